@@ -1,0 +1,249 @@
+// The C API of pydspark's core: everything Python sees.
+// The part between the cdef markers is handed to cffi as it stands, so it holds plain declarations only.
+#ifndef PYDSPARK_H
+#define PYDSPARK_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// [cdef begin]
+
+// Status codes: every call that can fail returns one and fills its pds_error.
+enum {
+    PDS_OK               = 0,
+    PDS_ERR_ARGUMENT     = 1,
+    PDS_ERR_CONTEXT_FULL = 2, // values = { n_prompt_tokens, n_ctx }
+    PDS_ERR_FILE         = 3,
+    PDS_ERR_FORMAT       = 4,
+    PDS_ERR_PAIR         = 5,
+    PDS_ERR_UNSUPPORTED  = 6,
+    PDS_ERR_MEMORY       = 7, // values = { bytes wanted, bytes free }
+    PDS_ERR_CANCELLED    = 8,
+    PDS_ERR_INTERNAL     = 9,
+};
+
+typedef struct pds_error {
+    int32_t code;
+    int64_t values[2];
+    char    message[4000]; // UTF-8, ends with NUL
+} pds_error;
+
+// Called on the calling thread, at most about every 30 ms, during long calls. A result other than 0 cancels the call.
+// fraction is in [0, 1].
+typedef int32_t (*pds_progress_fn)(void * user, double fraction);
+
+// ---- library ----
+
+int32_t      pds_abi_version(void);
+const char * pds_ggml_version(void);       // of the library that is loaded
+const char * pds_ggml_build_version(void); // of the headers this was compiled with
+const char * pds_ggml_build_options(void); // "CUDA=OFF OPENMP=OFF ..." of that build
+
+// Copies waiting log lines ("<level> <text>\n", level one of D I W E) and forgets them. Returns the bytes written.
+int64_t pds_log_take(char * buffer, int64_t size);
+
+typedef struct pds_device_info {
+    char    name[64];
+    char    description[128];
+    int32_t is_gpu;
+    int64_t memory_free;  // bytes
+    int64_t memory_total; // bytes
+} pds_device_info;
+
+int32_t pds_device_count(void);
+int32_t pds_device_get(int32_t index, pds_device_info * out, pds_error * error);
+
+// ---- GGUF files ----
+
+typedef struct pds_gguf pds_gguf;
+
+// path: any file of a split set opens the whole set.
+int32_t pds_gguf_open(const char * path, pds_gguf ** out, pds_error * error);
+void    pds_gguf_free(pds_gguf * gguf);
+
+typedef struct pds_gguf_kv {
+    const char * key; // key_size bytes, no NUL at the end
+    int64_t      key_size;
+    int32_t      type;      // GGUF value type number (4 u32, 6 f32, 8 string, 9 array, ...)
+    int32_t      item_type; // for arrays: the type of one item; otherwise the same as type
+    int64_t      n;         // items; 1 for scalars
+    const void * data;      // little-endian items in the mapped file; for strings see pds_gguf_kv_strings
+    int64_t      n_bytes;   // bytes of all items; for strings the bytes of their text alone
+} pds_gguf_kv;
+
+int64_t pds_gguf_n_kv(const pds_gguf * gguf);
+int32_t pds_gguf_kv_get(const pds_gguf * gguf, int64_t index, pds_gguf_kv * out, pds_error * error);
+// offsets: [n + 1] positions in bytes; bytes: [n_bytes], the texts one after another
+int32_t pds_gguf_kv_strings(const pds_gguf * gguf, int64_t index, int64_t * offsets, char * bytes, pds_error * error);
+
+typedef struct pds_gguf_tensor {
+    const char * name;
+    const char * type_name;
+    int32_t      type; // ggml type number
+    int32_t      n_dims;
+    int64_t      ne[4];
+    int64_t      n_bytes;
+    int32_t      file_index;
+} pds_gguf_tensor;
+
+int64_t      pds_gguf_n_tensors(const pds_gguf * gguf);
+int32_t      pds_gguf_tensor_get(const pds_gguf * gguf, int64_t index, pds_gguf_tensor * out, pds_error * error);
+int32_t      pds_gguf_n_files(const pds_gguf * gguf);
+const char * pds_gguf_file_path(const pds_gguf * gguf, int32_t file_index);
+int32_t      pds_gguf_version(const pds_gguf * gguf);
+
+// Replaces or adds a metadata value that later reads of this handle see (the file is not touched).
+int32_t pds_gguf_override_int(pds_gguf * gguf, const char * key, int64_t value, pds_error * error);
+int32_t pds_gguf_override_float(pds_gguf * gguf, const char * key, double value, pds_error * error);
+int32_t pds_gguf_override_bool(pds_gguf * gguf, const char * key, int32_t value, pds_error * error);
+int32_t pds_gguf_override_string(pds_gguf * gguf, const char * key, const char * value, pds_error * error);
+
+// ---- target model ----
+
+typedef struct pds_model pds_model;
+
+typedef struct pds_model_params {
+    int32_t n_gpu_layers; // -1 = all that a GPU can take
+    int32_t use_mmap;
+    int32_t use_mlock;
+    int32_t repack; // rearrange weights for the CPU where ggml has a faster layout
+} pds_model_params;
+
+typedef struct pds_session_params {
+    int32_t n_ctx;    // 0 = the model's own
+    int32_t n_batch;  // prompt tokens between two cancel checks
+    int32_t n_ubatch; // rows of one prompt graph
+    int32_t n_threads;
+    int32_t n_threads_batch;
+    int32_t type_k; // ggml type numbers of the attention cache
+    int32_t type_v;
+    int32_t flash_attn; // 0 = attention from plain operations
+} pds_session_params;
+
+typedef struct pds_memory_line {
+    char    device[64];
+    int64_t weights; // bytes
+    int64_t mapped;  // of the weights, bytes that stay in the mapped file
+    int64_t kv;
+    int64_t compute;
+    int64_t free;
+} pds_memory_line;
+
+typedef struct pds_memory_report {
+    int32_t         n_lines;
+    int32_t         n_ctx;
+    pds_memory_line lines[8];
+} pds_memory_report;
+
+// What loading would take, without loading.
+int32_t pds_memory_plan(const pds_gguf * gguf, const pds_model_params * model, const pds_session_params * session,
+                        pds_memory_report * out, pds_error * error);
+
+int32_t pds_model_load(const pds_gguf * gguf, const pds_model_params * params, pds_progress_fn progress, void * user,
+                       pds_model ** out, pds_error * error);
+void    pds_model_free(pds_model * model);
+
+typedef struct pds_model_info {
+    char    architecture[32];
+    int32_t n_vocab;      // named tokens
+    int32_t n_vocab_rows; // rows of the output, at least n_vocab
+    int32_t n_embd;
+    int32_t n_layer;
+    int32_t n_head;
+    int32_t n_head_kv;
+    int32_t n_ctx_train;
+    int64_t n_params;
+    int64_t n_bytes;
+} pds_model_info;
+
+// Reads hyper-parameters only.
+int32_t pds_model_describe(const pds_gguf * gguf, pds_model_info * out, pds_error * error);
+
+// ---- session: one sequence on one model ----
+
+typedef struct pds_session pds_session;
+
+int32_t pds_session_new(pds_model * model, const pds_session_params * params, pds_session ** out, pds_error * error);
+void    pds_session_free(pds_session * session);
+void    pds_session_memory(const pds_session * session, pds_memory_report * out);
+
+typedef struct pds_request {
+    const int32_t * tokens; // [n_tokens] the whole prompt
+    int64_t         n_tokens;
+    int64_t         n_predict; // most tokens to emit; negative = until the context ends
+    const int32_t * stop_ids;  // [n_stop_ids] ids that end generation; they are not emitted
+    int64_t         n_stop_ids;
+    int32_t         reuse_prefix;
+
+    uint64_t        seed;
+    float           temperature; // <= 0 = greedy
+    int32_t         top_k;       // <= 0 = off
+    float           top_p;       // 1 = off
+    float           min_p;       // 0 = off
+    float           repeat_penalty;
+    float           presence_penalty;
+    float           frequency_penalty;
+    int32_t         repeat_last_n; // tokens that penalties look back on; -1 = all
+    const int32_t * bias_ids;      // [n_bias]
+    const float *   bias_values;   // [n_bias] added to the logits; -inf bans
+    int64_t         n_bias;
+
+    int32_t logprobs;     // 1 = report log-probabilities
+    int32_t top_logprobs; // 0..20 alternatives per token
+} pds_request;
+
+enum {
+    PDS_FINISH_NONE    = 0, // more to come
+    PDS_FINISH_STOP_ID = 1,
+    PDS_FINISH_LENGTH  = 2, // n_predict reached
+    PDS_FINISH_CONTEXT = 3, // the context is full
+};
+
+// Tokens committed by one round. With a drafter a round can commit several.
+typedef struct pds_step {
+    int32_t n_tokens; // emitted, 0..32
+    int32_t finish;
+    int32_t stop_id; // the id that ended generation, or -1
+    int32_t tokens[32];
+    float   logprob[32];
+    int32_t top_ids[32 * 20]; // [20] per token
+    float   top_logprob[32 * 20];
+} pds_step;
+
+typedef struct pds_stats {
+    int64_t prompt_n; // prompt tokens evaluated
+    int64_t cache_n;  // prompt tokens taken from the last request
+    double  prompt_ms;
+    int64_t predicted_n;
+    double  predicted_ms;
+    double  host_ms; // of predicted_ms, outside the graph
+    int64_t n_rounds;
+} pds_stats;
+
+// Evaluates the prompt. After an error or a cancel the session holds what was evaluated and can start again.
+int32_t pds_session_start(pds_session * session, const pds_request * request, pds_progress_fn progress, void * user,
+                          pds_error * error);
+int32_t pds_session_step(pds_session * session, pds_step * out, pds_error * error);
+void    pds_session_stats(const pds_session * session, pds_stats * out);
+// From any thread: the running start or step ends soon with PDS_ERR_CANCELLED; without one the next is not affected.
+void pds_session_cancel(pds_session * session);
+// Forgets the sequence.
+void pds_session_reset(pds_session * session);
+// Tokens whose state is held, for the next request to share.
+int64_t pds_session_n_past(const pds_session * session);
+
+// For tests and tools: appends tokens as one batch and copies named tensors of the graph ("l_out-2", "result_output").
+// out[i]: [sizes[i]] floats, sizes in elements.
+int32_t pds_session_inspect(pds_session * session, const int32_t * tokens, int64_t n_tokens, const char ** names,
+                            int64_t n_names, float ** out, const int64_t * sizes, pds_error * error);
+
+// [cdef end]
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // PYDSPARK_H
