@@ -166,8 +166,7 @@ void session::reset() {
     finish_ = PDS_FINISH_LENGTH;
 }
 
-void session::inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps,
-                      progress & progress) {
+void session::inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps, progress & progress) {
     finish_ = PDS_FINISH_LENGTH; // ends the request at hand
     pending_.reset();
     for (const int32_t id : tokens) {

@@ -133,7 +133,8 @@ const float * target_sequence::append(std::span<const int32_t> tokens, int32_t n
     return runner.logits();
 }
 
-void target_sequence::inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps, progress & progress) {
+void target_sequence::inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps,
+                              progress & progress) {
     std::set<std::string> names;
     for (const tensor_tap & tap : taps) {
         names.insert(tap.name);
