@@ -14,8 +14,8 @@ namespace pds {
 
 class error : public std::exception {
   public:
-    error(int32_t code, std::string text, int64_t value0 = 0, int64_t value1 = 0)
-        : code(code), values{ value0, value1 }, text(std::move(text)) {}
+    error(int32_t status, std::string message, int64_t value0 = 0, int64_t value1 = 0)
+        : code(status), values{ value0, value1 }, text(std::move(message)) {}
 
     const char * what() const noexcept override { return text.c_str(); }
 
