@@ -38,11 +38,11 @@ template <typename visitor> void for_each_block(const logits_row & row, visitor 
 
 // True also for NaN, which therefore never hides in a block that is skipped.
 inline bool any_not_at_most(const float * values, int32_t count, float threshold) {
-    int32_t found = 0;
+    uint32_t all = ~0u; // a mask: one comparison and one "and" per vector
     for (int32_t i = 0; i < count; ++i) {
-        found |= !(values[i] <= threshold);
+        all &= 0u - static_cast<uint32_t>(values[i] <= threshold);
     }
-    return found != 0;
+    return all == 0;
 }
 
 // The constant count of full blocks lets the compiler unroll the test.
