@@ -9,6 +9,8 @@
 extern "C" {
 #endif
 
+#define PDS_ABI_VERSION 1
+
 // [cdef begin]
 
 // Status codes: every call that can fail returns one and fills its pds_error.

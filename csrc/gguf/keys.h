@@ -16,39 +16,27 @@ inline constexpr std::string_view split_no      = "split.no"; // from 0
 inline constexpr std::string_view split_count   = "split.count";
 inline constexpr std::string_view split_tensors = "split.tensors.count"; // of all parts together
 
-// the vocabulary, as far as the core needs it: the number of its tokens
-inline constexpr std::string_view tokens = "tokenizer.ggml.tokens";
+// the vocabulary, as far as the core needs it: how many tokens there are, and which must never be emitted
+inline constexpr std::string_view tokens        = "tokenizer.ggml.tokens";
+inline constexpr std::string_view token_type    = "tokenizer.ggml.token_type";
+inline constexpr std::string_view mask_token_id = "tokenizer.ggml.mask_token_id";
 
 // hyper-parameters; in the file each has "<architecture>." in front, see arch_key
-inline constexpr std::string_view n_layer                 = "block_count";
-inline constexpr std::string_view n_layer_nextn           = "nextn_predict_layers";
-inline constexpr std::string_view n_ctx_train             = "context_length";
-inline constexpr std::string_view n_embd                  = "embedding_length";
-inline constexpr std::string_view n_ff                    = "feed_forward_length";
-inline constexpr std::string_view n_head                  = "attention.head_count";
-inline constexpr std::string_view n_head_kv               = "attention.head_count_kv";
-inline constexpr std::string_view n_embd_head_k           = "attention.key_length";
-inline constexpr std::string_view n_embd_head_v           = "attention.value_length";
-inline constexpr std::string_view rms_eps                 = "attention.layer_norm_rms_epsilon";
-inline constexpr std::string_view recurrent_layers        = "attention.recurrent_layers";
-inline constexpr std::string_view full_attention_interval = "full_attention_interval";
-inline constexpr std::string_view n_rot                   = "rope.dimension_count";
-inline constexpr std::string_view rope_sections           = "rope.dimension_sections";
-inline constexpr std::string_view rope_freq_base          = "rope.freq_base";
-inline constexpr std::string_view rope_scale_linear       = "rope.scale_linear"; // older name of rope_scaling_factor
-inline constexpr std::string_view rope_scaling_type       = "rope.scaling.type";
-inline constexpr std::string_view rope_scaling_factor     = "rope.scaling.factor";
-inline constexpr std::string_view rope_scaling_n_ctx_orig = "rope.scaling.original_context_length";
-inline constexpr std::string_view rope_scaling_attn       = "rope.scaling.attn_factor";
-inline constexpr std::string_view n_expert                = "expert_count";
-inline constexpr std::string_view n_expert_used           = "expert_used_count";
-inline constexpr std::string_view n_ff_exp                = "expert_feed_forward_length";
-inline constexpr std::string_view n_ff_shexp              = "expert_shared_feed_forward_length";
-inline constexpr std::string_view ssm_conv_kernel         = "ssm.conv_kernel";
-inline constexpr std::string_view ssm_state_size          = "ssm.state_size";
-inline constexpr std::string_view ssm_group_count         = "ssm.group_count";
-inline constexpr std::string_view ssm_time_step_rank      = "ssm.time_step_rank";
-inline constexpr std::string_view ssm_inner_size          = "ssm.inner_size";
+inline constexpr std::string_view n_layer             = "block_count";
+inline constexpr std::string_view n_ctx_train         = "context_length";
+inline constexpr std::string_view n_embd              = "embedding_length";
+inline constexpr std::string_view n_ff                = "feed_forward_length";
+inline constexpr std::string_view n_head              = "attention.head_count";
+inline constexpr std::string_view n_head_kv           = "attention.head_count_kv";
+inline constexpr std::string_view n_embd_head_k       = "attention.key_length";
+inline constexpr std::string_view n_embd_head_v       = "attention.value_length";
+inline constexpr std::string_view rms_eps             = "attention.layer_norm_rms_epsilon";
+inline constexpr std::string_view n_rot               = "rope.dimension_count";
+inline constexpr std::string_view rope_freq_base      = "rope.freq_base";
+inline constexpr std::string_view rope_scale_linear   = "rope.scale_linear"; // older name of rope_scaling_factor
+inline constexpr std::string_view rope_scaling_type   = "rope.scaling.type";
+inline constexpr std::string_view rope_scaling_factor = "rope.scaling.factor";
+inline constexpr std::string_view n_expert            = "expert_count";
 
 } // namespace keys
 

@@ -38,6 +38,10 @@ mapped_file::mapped_file(mapped_file && other) noexcept
       n_bytes(std::exchange(other.n_bytes, 0)), buffer(std::move(other.buffer)) {
 }
 
+bool mapped_file::lock() const {
+    return false;
+}
+
 #else
 
 namespace {
@@ -97,6 +101,10 @@ mapped_file::~mapped_file() {
 mapped_file::mapped_file(mapped_file && other) noexcept
     : file_path(std::move(other.file_path)), bytes(std::exchange(other.bytes, nullptr)),
       n_bytes(std::exchange(other.n_bytes, 0)) {
+}
+
+bool mapped_file::lock() const {
+    return n_bytes == 0 || ::mlock(bytes, static_cast<size_t>(n_bytes)) == 0;
 }
 
 #endif

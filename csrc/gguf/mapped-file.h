@@ -22,6 +22,9 @@ class mapped_file {
     const uint8_t *     data() const { return bytes; }
     uint64_t            size() const { return n_bytes; }
 
+    // Keeps the file's pages in memory. False where the system does not allow it.
+    bool lock() const;
+
   private:
     std::string     file_path;
     const uint8_t * bytes   = nullptr;

@@ -1,0 +1,154 @@
+// The C API over the C++ core. No exception leaves this file (see capi-guard.h).
+#include "arch/target-model.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "capi-guard.h"
+#include "capi-handles.h"
+#include "ggml.h"
+#include "model/device.h"
+#include "spec/session.h"
+
+#include <cstdio>
+#include <memory>
+
+using pds::guard;
+
+int32_t pds_abi_version(void) {
+    return PDS_ABI_VERSION;
+}
+
+const char * pds_ggml_version(void) {
+    return ggml_version();
+}
+
+const char * pds_ggml_build_version(void) {
+    return PDS_GGML_BUILD_VERSION;
+}
+
+const char * pds_ggml_build_options(void) {
+    return PDS_GGML_BUILD_OPTIONS;
+}
+
+int64_t pds_log_take(char * buffer, int64_t size) {
+    return pds::log_take(buffer, size);
+}
+
+int32_t pds_device_count(void) {
+    pds_error ignored;
+    int32_t   count = 0;
+    guard(&ignored, [&] { count = static_cast<int32_t>(pds::devices().size()); });
+    return count;
+}
+
+int32_t pds_device_get(int32_t index, pds_device_info * out, pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(out != nullptr && index >= 0 && index < pds_device_count(), PDS_ERR_ARGUMENT, "no device %d",
+                    index);
+        const pds::device & device = pds::devices()[static_cast<size_t>(index)];
+        const auto          memory = pds::memory_of(device);
+        *out                       = {};
+        std::snprintf(out->name, sizeof(out->name), "%s", device.name.c_str());
+        std::snprintf(out->description, sizeof(out->description), "%s", device.description.c_str());
+        out->is_gpu       = device.is_gpu ? 1 : 0;
+        out->memory_free  = memory.free;
+        out->memory_total = memory.total;
+    });
+}
+
+int32_t pds_memory_plan(const pds_gguf * gguf, const pds_model_params * model, const pds_session_params * session,
+                        pds_memory_report * out, pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(gguf && model && session && out, PDS_ERR_ARGUMENT, "pds_memory_plan: a null argument");
+        *out = {};
+        pds::target_model planned(gguf->file, *model);
+        planned.pretend();
+        planned.report_weights(*out);
+        pds::target_sequence sequence(planned, *session);
+        sequence.report(*out);
+    });
+}
+
+int32_t pds_model_load(const pds_gguf * gguf, const pds_model_params * params, pds_progress_fn progress, void * user,
+                       pds_model ** out, pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(gguf && params && out, PDS_ERR_ARGUMENT, "pds_model_load: a null argument");
+        auto          model = std::make_shared<pds::target_model>(gguf->file, *params);
+        pds::progress watched(progress, user);
+        model->load(watched);
+        *out = new pds_model{ std::move(model) };
+    });
+}
+
+void pds_model_free(pds_model * model) {
+    delete model;
+}
+
+int32_t pds_model_describe(const pds_gguf * gguf, pds_model_info * out, pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(gguf && out, PDS_ERR_ARGUMENT, "pds_model_describe: a null argument");
+        *out = pds::target_model(gguf->file, {}).describe();
+    });
+}
+
+int32_t pds_session_new(pds_model * model, const pds_session_params * params, pds_session ** out, pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(model && params && out, PDS_ERR_ARGUMENT, "pds_session_new: a null argument");
+        *out = new pds_session(model->model, *params);
+    });
+}
+
+void pds_session_free(pds_session * session) {
+    delete session;
+}
+
+void pds_session_memory(const pds_session * session, pds_memory_report * out) {
+    *out = session->session.memory();
+}
+
+int32_t pds_session_start(pds_session * session, const pds_request * request, pds_progress_fn progress, void * user,
+                          pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(session && request && (request->tokens || request->n_tokens == 0), PDS_ERR_ARGUMENT,
+                    "pds_session_start: a null argument");
+        pds::progress watched = session->session.make_progress(progress, user);
+        session->session.start(*request, watched);
+    });
+}
+
+int32_t pds_session_step(pds_session * session, pds_step * out, pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(session && out, PDS_ERR_ARGUMENT, "pds_session_step: a null argument");
+        pds::progress watched = session->session.make_progress(nullptr, nullptr);
+        *out                  = session->session.step(watched);
+    });
+}
+
+void pds_session_stats(const pds_session * session, pds_stats * out) {
+    *out = session->session.stats();
+}
+
+void pds_session_cancel(pds_session * session) {
+    session->session.cancel();
+}
+
+void pds_session_reset(pds_session * session) {
+    session->session.reset();
+}
+
+int64_t pds_session_n_past(const pds_session * session) {
+    return session->session.n_past();
+}
+
+int32_t pds_session_inspect(pds_session * session, const int32_t * tokens, int64_t n_tokens, const char ** names,
+                            int64_t n_names, float ** out, const int64_t * sizes, pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(session && tokens && n_tokens >= 0 && (n_names == 0 || (names && out && sizes)), PDS_ERR_ARGUMENT,
+                    "pds_session_inspect: a null argument");
+        std::vector<pds::tensor_tap> taps;
+        for (int64_t i = 0; i < n_names; i++) {
+            taps.push_back({ names[i], out[i], static_cast<size_t>(sizes[i]) });
+        }
+        pds::progress watched = session->session.make_progress(nullptr, nullptr);
+        session->session.inspect({ tokens, static_cast<size_t>(n_tokens) }, taps, watched);
+    });
+}

@@ -1,0 +1,104 @@
+#include "memory/kv-cache.h"
+
+#include "base/error.h"
+#include "model/memory-report.h"
+
+#include <algorithm>
+
+namespace pds {
+
+namespace {
+
+constexpr int64_t row_step = 256;
+
+int64_t round_up(int64_t n) {
+    return (n + row_step - 1) / row_step * row_step;
+}
+
+void check_type(ggml_type type, int64_t n_embd, const char * which) {
+    PDS_REQUIRE(n_embd % ggml_blck_size(type) == 0, PDS_ERR_ARGUMENT,
+                "type_%s: %s works in blocks of %lld, but a cache row has %lld values; use f16", which,
+                ggml_type_name(type), static_cast<long long>(ggml_blck_size(type)), static_cast<long long>(n_embd));
+}
+
+} // namespace
+
+kv_cache::kv_cache(const std::vector<kv_layer_shape> & shapes, int32_t n_ctx, ggml_type type_k, ggml_type type_v) {
+    const int64_t n_rows = round_up(n_ctx);
+    for (const kv_layer_shape & shape : shapes) {
+        check_type(type_k, shape.n_embd_k, "k");
+        check_type(type_v, shape.n_embd_v, "v");
+        ggml_context * ctx = group_for(*shape.owner, shapes.size()).ctx.get();
+        layers_.push_back({ ggml_new_tensor_2d(ctx, type_k, shape.n_embd_k, n_rows),
+                            ggml_new_tensor_2d(ctx, type_v, shape.n_embd_v, n_rows) });
+        ggml_format_name(layers_.back().k, "cache_k-%zu", layers_.size() - 1);
+        ggml_format_name(layers_.back().v, "cache_v-%zu", layers_.size() - 1);
+    }
+}
+
+kv_cache::device_group & kv_cache::group_for(const device & owner, size_t n_layer) {
+    for (device_group & group : groups_) {
+        if (group.owner == &owner) {
+            return group;
+        }
+    }
+    const ggml_init_params init = { 2 * n_layer * ggml_tensor_overhead(), nullptr, true };
+    groups_.push_back({ &owner, ggml_context_ptr(ggml_init(init)), nullptr });
+    return groups_.back();
+}
+
+void kv_cache::allocate() {
+    set_addresses(nullptr);
+    for (device_group & group : groups_) {
+        ggml_backend_buffer_type_t type    = ggml_backend_dev_buffer_type(group.owner->dev);
+        const size_t               n_bytes = ggml_backend_alloc_ctx_tensors_from_buft_size(group.ctx.get(), type);
+        group.buffer.reset(ggml_backend_alloc_ctx_tensors_from_buft(group.ctx.get(), type));
+        if (group.buffer == nullptr) {
+            throw error(PDS_ERR_MEMORY,
+                        format("%s: %.1f MiB for the context could not be allocated; lower n_ctx",
+                               group.owner->name.c_str(), static_cast<double>(n_bytes) / (1 << 20)),
+                        static_cast<int64_t>(n_bytes), memory_of(*group.owner).free);
+        }
+    }
+    clear();
+}
+
+void kv_cache::pretend() {
+    static char nowhere[64];
+    set_addresses(nowhere);
+}
+
+void kv_cache::set_addresses(void * address) {
+    for (kv_layer & layer : layers_) {
+        layer.k->data = address;
+        layer.v->data = address;
+    }
+}
+
+// Rows that were never written are read too, masked: they must hold finite numbers.
+void kv_cache::clear() {
+    for (device_group & group : groups_) {
+        ggml_backend_buffer_clear(group.buffer.get(), 0);
+    }
+}
+
+int64_t kv_cache::cut(int64_t pos) {
+    return pos; // later rows are masked until they are written again
+}
+
+void kv_cache::report(pds_memory_report & out) const {
+    for (const device_group & group : groups_) {
+        ggml_backend_buffer_type_t type = ggml_backend_dev_buffer_type(group.owner->dev);
+        for (ggml_tensor * t = ggml_get_first_tensor(group.ctx.get()); t != nullptr;
+             t               = ggml_get_next_tensor(group.ctx.get(), t)) {
+            memory_line_of(out, group.owner->name).kv +=
+                static_cast<int64_t>(ggml_backend_buft_get_alloc_size(type, t));
+        }
+    }
+}
+
+int32_t kv_cache::visible_rows(int64_t n) const {
+    return static_cast<int32_t>(std::max(round_up(n), row_step));
+}
+
+} // namespace pds

@@ -1,0 +1,55 @@
+// Keys and values of all attention layers for one sequence. Row = position, so nothing has to be looked up.
+#pragma once
+
+#include "ggml-cpp.h"
+#include "memory/memory.h"
+#include "model/device.h"
+
+#include <vector>
+
+namespace pds {
+
+struct kv_layer {
+    ggml_tensor * k; // [head_dim_k * n_head_kv, n_rows]
+    ggml_tensor * v; // [head_dim_v * n_head_kv, n_rows]
+};
+
+struct kv_layer_shape {
+    const device * owner;
+    int64_t        n_embd_k; // head_dim_k * n_head_kv
+    int64_t        n_embd_v; // head_dim_v * n_head_kv
+};
+
+class kv_cache : public memory {
+  public:
+    // n_ctx: positions that can be held. Nothing is allocated yet.
+    kv_cache(const std::vector<kv_layer_shape> & shapes, int32_t n_ctx, ggml_type type_k, ggml_type type_v);
+
+    void allocate();
+    // Gives the tensors an address that is never read, so that graphs can be measured without allocating.
+    void pretend();
+
+    void    clear() override;
+    int64_t cut(int64_t pos) override;
+    void    report(pds_memory_report & out) const override;
+
+    const kv_layer & layer(int32_t il) const { return layers_[static_cast<size_t>(il)]; }
+
+    // Rows that a graph reads when n positions are in use: a multiple of 256, so that graphs can be reused.
+    int32_t visible_rows(int64_t n) const;
+
+  private:
+    struct device_group {
+        const device *          owner;
+        ggml_context_ptr        ctx;
+        ggml_backend_buffer_ptr buffer;
+    };
+
+    device_group & group_for(const device & owner, size_t n_layer);
+    void           set_addresses(void * address);
+
+    std::vector<kv_layer>     layers_;
+    std::vector<device_group> groups_;
+};
+
+} // namespace pds

@@ -1,0 +1,48 @@
+// Hyper-parameters of a target, read and range-checked once; the rest of the core trusts them.
+#pragma once
+
+#include "gguf/gguf-file.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pds {
+
+struct target_hparams {
+    std::string architecture;
+    int32_t     n_vocab      = 0; // named tokens
+    int32_t     n_vocab_rows = 0; // rows of the output, >= n_vocab
+    int32_t     n_embd       = 0;
+    int32_t     n_layer      = 0;
+    int32_t     n_ctx_train  = 0;
+    float       rms_eps      = 0;
+
+    // one entry per layer
+    std::vector<int32_t> n_head;
+    std::vector<int32_t> n_head_kv;
+    std::vector<int32_t> n_ff;
+
+    int32_t head_dim_k = 0;
+    int32_t head_dim_v = 0;
+
+    int32_t n_rot           = 0; // rotated dimensions of a head
+    float   rope_freq_base  = 0;
+    float   rope_freq_scale = 1; // 1 / scaling factor
+
+    // Ids that must never be emitted: padding rows, entries of type "unused" and the mask token.
+    std::vector<int32_t> banned;
+};
+
+// What every decoder-only target has in common; an architecture adds and checks its own after this.
+target_hparams read_common_hparams(const gguf_file & gguf);
+
+// An integer key below the architecture's prefix ("llama.block_count").
+int64_t hparam_int(const gguf_file & gguf, std::string_view name, int64_t min, int64_t max);
+int64_t hparam_int(const gguf_file & gguf, std::string_view name, int64_t min, int64_t max, int64_t fallback);
+// A key that holds one number for all layers, or one per layer.
+std::vector<int32_t> hparam_per_layer(const gguf_file & gguf, std::string_view name, int64_t min, int64_t max,
+                                      int64_t n_layer, int64_t fallback);
+
+} // namespace pds

@@ -1,0 +1,224 @@
+#include "spec/target-sequence.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/timing.h"
+#include "model/memory-report.h"
+
+#include <algorithm>
+
+namespace pds {
+
+namespace {
+
+constexpr size_t   max_runners   = 12;  // graphs kept for reuse
+constexpr int32_t  large_batch   = 64;  // of graphs over more tokens only one is kept: their memory is large
+constexpr int32_t  max_threads   = 512; // of ggml
+constexpr uint16_t f16_zero      = 0x0000;
+constexpr uint16_t f16_minus_inf = 0xFC00;
+
+int32_t in_range(const char * name, int32_t value, int32_t min, int32_t max) {
+    PDS_REQUIRE(value >= min && value <= max, PDS_ERR_ARGUMENT, "%s is %d; it must be in %d..%d", name, value, min,
+                max);
+    return value;
+}
+
+void check_cache_type(const char * name, int32_t type) {
+    switch (type) {
+    case GGML_TYPE_F32:
+    case GGML_TYPE_F16:
+    case GGML_TYPE_BF16:
+    case GGML_TYPE_Q8_0:
+    case GGML_TYPE_Q5_1:
+    case GGML_TYPE_Q5_0:
+    case GGML_TYPE_Q4_1:
+    case GGML_TYPE_Q4_0:
+        return;
+    default:
+        throw error(PDS_ERR_ARGUMENT, format("%s: ggml type %d cannot hold the cache_; use one of f32, f16, bf16, "
+                                             "q8_0, q5_1, q5_0, q4_1, q4_0",
+                                             name, type));
+    }
+}
+
+void set_tensor(ggml_tensor * tensor, const void * data) {
+    ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
+}
+
+} // namespace
+
+pds_session_params checked_session_params(const pds_session_params & given, const target_hparams & hp) {
+    pds_session_params params = given;
+    params.n_ctx              = params.n_ctx == 0 ? hp.n_ctx_train : in_range("n_ctx", params.n_ctx, 1, 1 << 30);
+    params.n_batch            = std::min(in_range("n_batch", params.n_batch, 1, 1 << 20), params.n_ctx);
+    params.n_ubatch           = std::min(in_range("n_ubatch", params.n_ubatch, 1, 1 << 16), params.n_batch);
+    in_range("n_threads", params.n_threads, 1, max_threads);
+    in_range("n_threads_batch", params.n_threads_batch, 1, max_threads);
+    check_cache_type("type_k", params.type_k);
+    check_cache_type("type_v", params.type_v);
+    PDS_REQUIRE(params.flash_attn != 0 || !ggml_is_quantized(static_cast<ggml_type>(params.type_v)), PDS_ERR_ARGUMENT,
+                "type_v %s needs flash_attn", ggml_type_name(static_cast<ggml_type>(params.type_v)));
+    if (params.n_ctx > hp.n_ctx_train) {
+        log_write(log_level::warn, format("n_ctx is %d, but the model was trained for %d tokens: expect worse text "
+                                          "beyond them",
+                                          params.n_ctx, hp.n_ctx_train));
+    }
+    return params;
+}
+
+target_sequence::target_sequence(const target_model & model, const pds_session_params & given)
+    : model_(model), params_(checked_session_params(given, model.hparams)),
+      cache_(model.kv_shapes(), params_.n_ctx, static_cast<ggml_type>(params_.type_k),
+             static_cast<ggml_type>(params_.type_v)),
+      running_(model.used_devices(), std::max(params_.n_threads, params_.n_threads_batch)) {
+}
+
+void target_sequence::report(pds_memory_report & out) {
+    out.n_ctx = params_.n_ctx;
+    cache_.report(out);
+    cache_.pretend();
+    const int32_t     n_kv     = cache_.visible_rows(params_.n_ctx);
+    const graph_shape shapes[] = { { params_.n_ubatch, 1, n_kv }, { 1, 1, n_kv } };
+    for (const graph_shape & shape : shapes) {
+        const auto g      = model_.build(shape, { cache_, params_.flash_attn != 0 });
+        const auto sizes  = graph_runner::measure(running_, *g);
+        const auto copies = shape.n_tokens == 1 ? static_cast<int64_t>(max_runners) - 1 : int64_t(1);
+        for (size_t i = 0; i < sizes.size(); i++) {
+            const std::string name = ggml_backend_dev_name(ggml_backend_get_device(running_.all()[i]));
+            memory_line_of(out, name).compute += static_cast<int64_t>(sizes[i]) * copies;
+        }
+        memory_line_of(out, cpu_device().name).compute += static_cast<int64_t>(ggml_nbytes(g->inputs.mask)) * copies;
+    }
+    for (const device & device : devices()) {
+        memory_line_of(out, device.name).free = memory_of(device).free;
+    }
+}
+
+void target_sequence::allocate(const pds_memory_report & wanted) {
+    for (int32_t i = 0; i < wanted.n_lines; i++) {
+        const pds_memory_line & line  = wanted.lines[i];
+        const double            mebi  = 1 << 20;
+        const int64_t           needs = line.kv + line.compute;
+        if (needs > line.free) {
+            throw error(PDS_ERR_MEMORY,
+                        format("%s: a context of %d tokens takes %.1f MiB, and graphs %.1f MiB more, but %.1f MiB are "
+                               "free; lower n_ctx, or take a smaller type_k and type_v such as q8_0",
+                               line.device, params_.n_ctx, static_cast<double>(line.kv) / mebi,
+                               static_cast<double>(line.compute) / mebi, static_cast<double>(line.free) / mebi),
+                        needs, line.free);
+        }
+    }
+    cache_.allocate();
+}
+
+void target_sequence::cut(int64_t n) {
+    if (n < n_past()) {
+        held_.resize(static_cast<size_t>(cache_.cut(n)));
+    }
+}
+
+void target_sequence::clear() {
+    held_.clear();
+    cache_.clear();
+}
+
+graph_shape target_sequence::shape_for(size_t n_tokens, int32_t n_outputs) const {
+    return { static_cast<int32_t>(n_tokens), n_outputs,
+             cache_.visible_rows(n_past() + static_cast<int64_t>(n_tokens)) };
+}
+
+const float * target_sequence::append(std::span<const int32_t> tokens, int32_t n_outputs, progress & progress) {
+    graph_runner & runner = runner_for(shape_for(tokens.size(), n_outputs));
+    run(runner, tokens, progress);
+    return runner.logits();
+}
+
+void target_sequence::inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps,
+                              progress & progress) {
+    std::set<std::string> names;
+    for (const tensor_tap & tap : taps) {
+        names.insert(tap.name);
+    }
+    const graph_shape shape = shape_for(tokens.size(), static_cast<int32_t>(tokens.size()));
+    graph_runner      runner(running_, model_.build(shape, { cache_, params_.flash_attn != 0 }, names));
+    for (const tensor_tap & tap : taps) {
+        const ggml_tensor * tensor = ggml_graph_get_tensor(runner.description().graph, tap.name.c_str());
+        PDS_REQUIRE(tensor != nullptr, PDS_ERR_ARGUMENT, "the graph has no tensor '%s'", tap.name.c_str());
+        PDS_REQUIRE(tensor->type == GGML_TYPE_F32 && ggml_is_contiguous(tensor), PDS_ERR_ARGUMENT,
+                    "tensor '%s' is not plain F32", tap.name.c_str());
+        PDS_REQUIRE(static_cast<size_t>(ggml_nelements(tensor)) == tap.n, PDS_ERR_ARGUMENT,
+                    "tensor '%s' has %lld values; room for %zu was given", tap.name.c_str(),
+                    static_cast<long long>(ggml_nelements(tensor)), tap.n);
+    }
+    run(runner, tokens, progress);
+    for (const tensor_tap & tap : taps) {
+        graph_runner::read(ggml_graph_get_tensor(runner.description().graph, tap.name.c_str()), tap.out, tap.n);
+    }
+}
+
+graph_runner & target_sequence::runner_for(const graph_shape & shape) {
+    for (auto it = runners_.begin(); it != runners_.end(); ++it) {
+        if (it->description().shape == shape) {
+            runners_.splice(runners_.begin(), runners_, it);
+            return runners_.front();
+        }
+    }
+    if (shape.n_tokens >= large_batch) {
+        runners_.remove_if([](const graph_runner & r) { return r.description().shape.n_tokens >= large_batch; });
+    }
+    if (runners_.size() == max_runners) {
+        runners_.pop_back();
+    }
+    runners_.emplace_front(running_, model_.build(shape, { cache_, params_.flash_attn != 0 }));
+    return runners_.front();
+}
+
+void target_sequence::set_inputs(const graph_context & g, std::span<const int32_t> tokens) {
+    const auto           n_tokens = static_cast<size_t>(g.shape.n_tokens);
+    const auto           n_kv     = static_cast<size_t>(g.shape.n_kv);
+    std::vector<int32_t> pos(n_tokens);
+    std::vector<int64_t> rows(n_tokens);
+    for (size_t i = 0; i < n_tokens; i++) {
+        rows[i] = n_past() + static_cast<int64_t>(i);
+        pos[i]  = static_cast<int32_t>(rows[i]);
+    }
+    set_tensor(g.inputs.tokens, tokens.data());
+    set_tensor(g.inputs.pos, pos.data());
+    set_tensor(g.inputs.kv_rows, rows.data());
+
+    std::vector<int32_t> out_ids(static_cast<size_t>(g.shape.n_outputs));
+    for (size_t i = 0; i < out_ids.size(); i++) {
+        out_ids[i] = static_cast<int32_t>(n_tokens - out_ids.size() + i);
+    }
+    set_tensor(g.inputs.out_ids, out_ids.data());
+
+    mask_row_.assign(n_kv, f16_minus_inf); // row i sees positions 0 .. n_past + i
+    std::fill_n(mask_row_.begin(), n_past(), f16_zero);
+    for (size_t i = 0; i < n_tokens; i++) {
+        mask_row_[static_cast<size_t>(rows[i])] = f16_zero;
+        ggml_backend_tensor_set(g.inputs.mask, mask_row_.data(), i * n_kv * sizeof(uint16_t), n_kv * sizeof(uint16_t));
+    }
+}
+
+void target_sequence::run(graph_runner & runner, std::span<const int32_t> tokens, progress & progress) {
+    PDS_REQUIRE(n_past() + static_cast<int64_t>(tokens.size()) <= params_.n_ctx, PDS_ERR_INTERNAL,
+                "%zu tokens do not fit after %lld in a context of %d", tokens.size(), static_cast<long long>(n_past()),
+                params_.n_ctx);
+    progress.check();
+    set_inputs(runner.description(), tokens);
+    running_.set_threads(static_cast<int32_t>(tokens.size()) >= large_batch ? params_.n_threads_batch
+                                                                            : params_.n_threads);
+    const stopwatch watch;
+    running_.set_progress(&progress);
+    try {
+        runner.run();
+    } catch (...) {
+        running_.set_progress(nullptr);
+        throw;
+    }
+    running_.set_progress(nullptr);
+    graph_ms_total_ += watch.elapsed_ms();
+    held_.insert(held_.end(), tokens.begin(), tokens.end());
+}
+
+} // namespace pds

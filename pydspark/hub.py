@@ -1,0 +1,173 @@
+"""Finds model files: a path, or ``user/model[:quant]`` in the Hugging Face cache. Downloading is optional."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from pydspark.errors import ModelFileError
+
+_REPO = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?::(?P<quant>[\w.-]+))?")
+_SPLIT_PART = re.compile(r"-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$")
+_SIDECARS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
+_PREFERRED_QUANTS = ("Q4_K_M", "Q8_0")
+_TRUE_WORDS = ("1", "true", "on", "yes", "enabled")
+
+
+def resolve(model: str | os.PathLike[str], env: Mapping[str, str] | None = None) -> Path:
+    """The local file for a path or ``user/model[:quant]``; a repo that is not in the cache is downloaded.
+
+    Args:
+        model: a file that exists, or a repo with an optional quantization. Without one, Q4_K_M, then Q8_0, then the
+            first file is taken.
+        env: environment variables; None = this process's.
+
+    Raises:
+        ModelFileError: nothing fits; the message says what there is, or the command that downloads it.
+    """
+    env = os.environ if env is None else env
+    path = Path(model).expanduser()
+    if path.is_file():
+        return path
+    text = os.fspath(model)
+    match = _REPO.fullmatch(text)
+    if path.exists() or match is None or text.lower().endswith(".gguf"):
+        what = "is a folder, not a model file" if path.is_dir() else "does not exist"
+        raise ModelFileError(f"{path} {what}")
+    return resolve_repo(match["repo"], match["quant"], env=env)
+
+
+def resolve_repo(
+    repo: str,
+    quant: str | None = None,
+    *,
+    filename: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    local_dir: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Path:
+    """The local file of a repo: from the cache, else downloaded with ``huggingface_hub`` when that is installed.
+
+    Args:
+        repo: ``user/model``.
+        quant: such as ``"Q8_0"``; upper or lower case.
+        filename: a name or glob pattern instead of a quantization.
+        cache_dir: the cache folder; None = as the environment says.
+        local_dir: a folder of this repo's files, used instead of the cache.
+        env: environment variables; None = this process's.
+
+    Raises:
+        ModelFileError: not in the cache, and not to be had.
+    """
+    env = os.environ if env is None else env
+    if local_dir:
+        folders = [Path(local_dir)]
+    else:
+        caches = [Path(cache_dir)] if cache_dir else cache_folders(env)
+        folders = [folder for cache in caches if (folder := snapshot_folder(cache, repo))]
+    here: list[str] = []
+    for folder in folders:
+        names = _gguf_files(folder)
+        if name := choose(names, quant, filename):
+            return folder / name
+        here += names
+    wanted = filename or (f"*{quant}*.gguf" if quant else "*.gguf")
+    by_hand = f"hf download {repo} --include '{wanted}'"
+    where = local_dir or "the Hugging Face cache"
+    missing = f"no file {wanted!r} of {repo} is in {where}" + (f"; there is: {', '.join(here)}" if here else "")
+    if is_offline(env):
+        raise ModelFileError(f"{missing}. The environment says offline; with a network, run: {by_hand}")
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise ModelFileError(f"{missing}. Run: {by_hand} (or: pip install 'pydspark[hub]')") from None
+    token = env.get("HF_TOKEN") or None
+    fetch = partial(
+        huggingface_hub.hf_hub_download, repo, token=token, cache_dir=_path(cache_dir), local_dir=_path(local_dir)
+    )
+    try:
+        names = huggingface_hub.list_repo_files(repo, token=token)
+        if name := choose(names, quant, filename):
+            return Path([fetch(part) for part in _all_parts(name)][0])
+    except Exception as error:  # the library and the one below it have no common error class
+        raise ModelFileError(f"downloading {repo} failed: {error}. By hand: {by_hand}") from error
+    there = ", ".join(sorted(name for name in names if name.endswith(".gguf"))) or "no GGUF file"
+    raise ModelFileError(f"{repo} has nothing that fits {wanted!r}; there is: {there}")
+
+
+def cache_folders(env: Mapping[str, str]) -> list[Path]:
+    """Folders to look in: llama.cpp's when it is set, then the one that Hugging Face's library would use."""
+    home = Path(env.get("HOME") or Path.home())
+    xdg = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
+    hub = Path(env.get("HF_HOME") or xdg / "huggingface") / "hub"
+    chosen = env.get("HF_HUB_CACHE") or env.get("HUGGINGFACE_HUB_CACHE") or hub
+    folders = [env["LLAMA_CACHE"]] if env.get("LLAMA_CACHE") else []
+    return [Path(folder).expanduser() for folder in (*folders, chosen)]
+
+
+def snapshot_folder(cache: Path, repo: str) -> Path | None:
+    """The folder of the main revision of a repo, else of the newest one, or None."""
+    base = cache / f"models--{repo.replace('/', '--')}"
+    snapshots = base / "snapshots"
+    main = base / "refs" / "main"
+    if main.is_file() and (snapshots / main.read_text().strip()).is_dir():
+        return snapshots / main.read_text().strip()
+    found = [folder for folder in snapshots.iterdir() if folder.is_dir()] if snapshots.is_dir() else []
+    return max(found, key=lambda folder: folder.stat().st_mtime, default=None)
+
+
+def _gguf_files(snapshot: Path) -> list[str]:
+    # A link without its blob is a download that was removed: is_file() follows links.
+    return sorted(str(path.relative_to(snapshot)) for path in snapshot.rglob("*.gguf") if path.is_file())
+
+
+def choose(names: Iterable[str], quant: str | None = None, filename: str | None = None) -> str | None:
+    """The model file among the files of a repo, or None.
+
+    Never a side file (projector, importance matrix, drafter) unless ``filename`` asks for it; of a split set, its first
+    part.
+    """
+    ggufs = [name for name in sorted(names) if name.endswith(".gguf") and _is_first_part(name)]
+    if filename is not None:
+        return next((name for name in ggufs if _matches(name, filename)), None)
+    models = [name for name in ggufs if not PurePosixPath(name).name.lower().startswith(_SIDECARS)]
+    for wanted in [quant] if quant else _PREFERRED_QUANTS:
+        if found := next((name for name in models if _has_quant(name, wanted)), None):
+            return found
+    return models[0] if models and not quant else None
+
+
+def _is_first_part(name: str) -> bool:
+    part = _SPLIT_PART.search(name)
+    return part is None or int(part["part"]) == 1
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or fnmatchcase(PurePosixPath(name).name, pattern)
+
+
+def _has_quant(name: str, quant: str) -> bool:
+    # Not in the middle of a word: F16 must not find BF16.
+    return re.search(rf"(?<![A-Za-z0-9]){re.escape(quant)}[-.]", name, re.IGNORECASE) is not None
+
+
+def is_offline(env: Mapping[str, str]) -> bool:
+    """Whether the environment forbids the network."""
+    return any(env.get(name, "").lower() in _TRUE_WORDS for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+
+
+def _path(folder: str | os.PathLike[str] | None) -> Path | None:
+    return None if folder is None else Path(folder)
+
+
+def _all_parts(name: str) -> Sequence[str]:
+    """All files of the split set that begins with ``name``, which may be the only one."""
+    part = _SPLIT_PART.search(name)
+    if part is None:
+        return [name]
+    parts = int(part["parts"])
+    return [f"{name[: part.start()]}-{i:05}-of-{parts:05}.gguf" for i in range(1, parts + 1)]

@@ -1,0 +1,412 @@
+"""``Llama``: the class of llama-cpp-python, on pydspark's engine."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NoReturn
+
+from pydspark import hub, results
+from pydspark.engine import Engine
+from pydspark.errors import ArgumentError, UnsupportedError
+from pydspark.generate import Token
+from pydspark.params import RANDOM_SEED, DefaultFloat, DefaultInt, ModelParams, SamplingParams, compatible
+from pydspark.records import Progress
+
+
+class Llama:
+    """A model in a GGUF file, with the methods of llama-cpp-python's class of that name.
+
+    Differences: ``n_ctx`` is 8192 and ``verbose`` off by default; layers go to a GPU when there is one; an unknown
+    keyword is a TypeError; a known keyword that asks for something pydspark does not do is an UnsupportedError; text of
+    chat messages never becomes control tokens. One object holds one sequence: calls from several threads wait for each
+    other (see ``pydspark.turns.Turns``). Also works in a ``with`` statement.
+
+    Args:
+        model_path: a file, or ``user/model[:quant]`` in the Hugging Face cache.
+        model: another name of ``model_path``.
+        kv_overrides: metadata to replace or add.
+        seed: for calls without one; -1 and 4294967295 mean another one for each call.
+        last_n_tokens_size: how many tokens the penalties look back on.
+        vocab_only: read the tokenizer and the metadata, and no weights.
+        verbose: show progress and notes of the logger ``pydspark`` on stderr.
+        progress: told the fraction loaded, in [0, 1]; a false result stops loading.
+        Other arguments: see ``pydspark.params.ModelParams``.
+
+    Attributes:
+        model_path: the file.
+        engine: what runs it, for front ends that want events instead of dictionaries.
+
+    Raises:
+        ModelFileError: no such file, or a damaged one.
+        UnsupportedError: a model or an argument that pydspark does not support.
+        OutOfMemoryError: the model or its context does not fit.
+        ArgumentError: an argument is out of range.
+    """
+
+    # The parameters of llama-cpp-python come first, in its order.
+    @compatible
+    def __init__(
+        self,
+        model_path: str | os.PathLike[str] | None = None,
+        *,
+        n_gpu_layers: int = -1,
+        split_mode: int = 1,
+        main_gpu: int = 0,
+        tensor_split: Sequence[float] | None = None,
+        vocab_only: bool = False,
+        use_mmap: bool = True,
+        use_mlock: bool = False,
+        kv_overrides: Mapping[str, bool | int | float | str] | None = None,
+        seed: int = RANDOM_SEED,
+        n_ctx: int = 8192,
+        n_batch: int = 512,
+        n_ubatch: int = 512,
+        n_threads: int | None = None,
+        n_threads_batch: int | None = None,
+        rope_scaling_type: int | None = -1,
+        pooling_type: int = -1,
+        attention_type: int = -1,
+        rope_freq_base: float = 0.0,
+        rope_freq_scale: float = 0.0,
+        yarn_ext_factor: float = -1.0,
+        yarn_attn_factor: float = 1.0,
+        yarn_beta_fast: float = 32.0,
+        yarn_beta_slow: float = 1.0,
+        yarn_orig_ctx: int = 0,
+        logits_all: bool = False,
+        embedding: bool = False,
+        offload_kqv: bool = True,
+        flash_attn: bool = False,
+        op_offload: bool | None = None,
+        swa_full: bool | None = None,
+        no_perf: bool = False,
+        last_n_tokens_size: int = DefaultInt(64),
+        lora_base: str | None = None,
+        lora_scale: float = 1.0,
+        lora_path: str | None = None,
+        numa: bool | int = False,
+        chat_format: str | None = None,
+        chat_handler: object | None = None,
+        draft_model: object | None = None,
+        tokenizer: object | None = None,
+        type_k: int | str | None = None,
+        type_v: int | str | None = None,
+        spm_infill: bool = False,
+        verbose: bool = False,
+        model: str | os.PathLike[str] | None = None,
+        draft: str | os.PathLike[str] | None = None,
+        repack: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        if (model_path is None) == (model is None):
+            raise ArgumentError("give one of model_path and model")
+        params = ModelParams(
+            n_ctx=n_ctx, n_batch=n_batch, n_ubatch=n_ubatch, n_threads=n_threads, n_threads_batch=n_threads_batch,
+            n_gpu_layers=n_gpu_layers, use_mmap=use_mmap, use_mlock=use_mlock, repack=repack, type_k=type_k,
+            type_v=type_v, flash_attn=flash_attn,
+        )  # fmt: skip
+        if verbose:
+            _show_log()
+        self.set_seed(seed)
+        self._last_n_tokens_size = last_n_tokens_size
+        self.model_path = str(hub.resolve(model_path if model_path is not None else model or ""))
+        self.engine = Engine(self.model_path, params, kv_overrides, vocab_only, progress)
+
+    @classmethod
+    @compatible
+    def from_pretrained(
+        cls,
+        repo_id: str,
+        filename: str | None = None,
+        additional_files: Sequence[str] | None = None,
+        local_dir: str | os.PathLike[str] | None = None,
+        local_dir_use_symlinks: bool | str = "auto",
+        cache_dir: str | os.PathLike[str] | None = None,
+        **kwargs: Any,
+    ) -> Llama:
+        """Opens a model of a Hugging Face repo: from the cache, else downloaded (extra ``pydspark[hub]``).
+
+        Args:
+            repo_id: ``user/model``.
+            filename: a name or glob pattern; None = Q4_K_M, then Q8_0, then the first model file.
+            local_dir: a folder of this repo's files, used instead of the cache.
+            cache_dir: the cache folder.
+            kwargs: handed to ``Llama``.
+
+        Raises:
+            ModelFileError: there is no such file, or it cannot be downloaded.
+        """
+        path = hub.resolve_repo(repo_id, filename=filename, cache_dir=cache_dir, local_dir=local_dir)
+        return cls(path, **kwargs)
+
+    # ---- generation ----
+
+    @compatible
+    def create_completion(
+        self,
+        prompt: str | bytes | Sequence[int],
+        suffix: str | None = None,
+        max_tokens: int | None = 16,
+        temperature: float = DefaultFloat(0.8),
+        top_p: float = DefaultFloat(0.95),
+        min_p: float = DefaultFloat(0.05),
+        typical_p: float = 1.0,
+        logprobs: int | None = None,
+        echo: bool = False,
+        stop: str | Sequence[str] | None = (),
+        frequency_penalty: float = 0.0,
+        presence_penalty: float = 0.0,
+        repeat_penalty: float = DefaultFloat(1.0),
+        top_k: int = DefaultInt(40),
+        stream: bool = False,
+        seed: int | None = None,
+        tfs_z: float = 1.0,
+        mirostat_mode: int = 0,
+        mirostat_tau: float = 5.0,
+        mirostat_eta: float = 0.1,
+        model: str | None = None,
+        stopping_criteria: object | None = None,
+        logits_processor: object | None = None,
+        grammar: object | None = None,
+        logit_bias: Mapping[int, float] | None = None,
+    ) -> Any:
+        """Continues a prompt.
+
+        Control tokens spelled in the prompt are read as such: it is the caller's own raw text.
+
+        Args:
+            prompt: text, UTF-8 bytes or token ids.
+            max_tokens: None or negative = until the context ends; 0 = nothing is generated.
+            logprobs: report log-probabilities, with that many (0 to 20) alternatives for each token.
+            echo: put the prompt before the answer.
+            stream: return an iterator of chunks.
+            model: echoed back.
+            logit_bias: ``{id: value}`` or ``[[id, value]]``; False or -inf bans.
+            Other arguments: see ``pydspark.params.SamplingParams``.
+
+        Returns:
+            A completion like OpenAI's with ``timings`` beside ``usage``, or an iterator of chunks.
+
+        Raises:
+            ArgumentError: a value cannot be used.
+            ContextFullError: the prompt does not fit. A stream raises it with its first chunk.
+            UnsupportedError: something known that pydspark does not do.
+            ClosedError: the model was closed.
+        """
+        if echo and logprobs is not None:
+            raise UnsupportedError("echo with logprobs is not supported: the prompt's log-probabilities are not kept")
+        params = self._sampling(
+            max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, stop=stop,
+            frequency_penalty=frequency_penalty, presence_penalty=presence_penalty, repeat_penalty=repeat_penalty,
+            top_k=top_k, seed=seed, logit_bias=logit_bias or (), logprobs=logprobs is not None,
+            top_logprobs=logprobs or 0,
+        )  # fmt: skip
+        prompts = self.engine.prompts
+        events = self.engine.events(prompts.encode(prompt), params)
+        echoed = prompts.text(prompt) if echo else ""
+        shape = results.new_shape("cmpl", model or self.model_path, prompts.piece, params.logprobs, echoed)
+        return results.completion_stream(events, shape) if stream else results.completion(events, shape)
+
+    __call__ = create_completion
+
+    @compatible
+    def create_chat_completion(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        functions: Sequence[object] | None = None,
+        function_call: object | None = None,
+        tools: Sequence[object] | None = None,
+        tool_choice: object | None = None,
+        temperature: float = DefaultFloat(0.2),
+        top_p: float = DefaultFloat(0.95),
+        top_k: int = DefaultInt(40),
+        min_p: float = DefaultFloat(0.05),
+        typical_p: float = 1.0,
+        stream: bool = False,
+        stop: str | Sequence[str] | None = (),
+        seed: int | None = None,
+        response_format: Mapping[str, Any] | None = None,
+        max_tokens: int | None = None,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        repeat_penalty: float = DefaultFloat(1.0),
+        tfs_z: float = 1.0,
+        mirostat_mode: int = 0,
+        mirostat_tau: float = 5.0,
+        mirostat_eta: float = 0.1,
+        model: str | None = None,
+        logits_processor: object | None = None,
+        grammar: object | None = None,
+        logit_bias: Mapping[int, float] | None = None,
+        logprobs: bool | None = None,
+        top_logprobs: int | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Answers a chat.
+
+        Text of messages and tools never becomes control tokens.
+
+        Args:
+            messages: as in OpenAI's API; contents are text or lists of text parts.
+            tools: handed to the template; the answer is plain text.
+            tool_choice: None, ``"auto"`` or ``"none"``.
+            response_format: None or ``{"type": "text"}``.
+            logprobs: report log-probabilities.
+            top_logprobs: how many (0 to 20) alternatives for each token.
+            chat_template_kwargs: further variables of the template, such as ``{"enable_thinking": False}``.
+            Other arguments: see ``create_completion``.
+
+        Returns:
+            A chat completion like OpenAI's with ``timings`` beside ``usage``, or an iterator of chunks.
+
+        Raises:
+            As ``create_completion``.
+        """
+        if top_logprobs and not logprobs:
+            raise ArgumentError("top_logprobs needs logprobs=True")
+        params = self._sampling(
+            max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, stop=stop,
+            frequency_penalty=frequency_penalty, presence_penalty=presence_penalty, repeat_penalty=repeat_penalty,
+            top_k=top_k, seed=seed, logit_bias=logit_bias or (), logprobs=bool(logprobs),
+            top_logprobs=top_logprobs or 0,
+        )  # fmt: skip
+        prompts = self.engine.prompts
+        visible_tools = None if tool_choice == "none" else tools
+        events = self.engine.events(prompts.encode_chat(messages, visible_tools, chat_template_kwargs), params)
+        shape = results.new_shape("chatcmpl", model or self.model_path, prompts.piece, params.logprobs)
+        return results.chat_stream(events, shape) if stream else results.chat(events, shape)
+
+    @compatible
+    def generate(
+        self,
+        tokens: Sequence[int],
+        top_k: int = DefaultInt(40),
+        top_p: float = DefaultFloat(0.95),
+        min_p: float = DefaultFloat(0.05),
+        typical_p: float = 1.0,
+        temp: float = DefaultFloat(0.8),
+        repeat_penalty: float = DefaultFloat(1.0),
+        reset: bool = True,
+        frequency_penalty: float = 0.0,
+        presence_penalty: float = 0.0,
+        tfs_z: float = 1.0,
+        mirostat_mode: int = 0,
+        mirostat_tau: float = 5.0,
+        mirostat_eta: float = 0.1,
+        penalize_nl: bool = True,
+        logits_processor: object | None = None,
+        stopping_criteria: object | None = None,
+        grammar: object | None = None,
+        temperature: float | None = None,
+    ) -> Iterator[int]:
+        """Token ids that continue ``tokens``, until an end token or the end of the context.
+
+        Args:
+            tokens: the prompt.
+            temp, temperature: two names of one parameter.
+            Other arguments: see ``create_completion``.
+        """
+        params = self._sampling(
+            temperature=temp if temperature is None else temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+            repeat_penalty=repeat_penalty, frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
+        )  # fmt: skip
+        events = self.engine.events(self.engine.prompts.encode(tokens), params)
+        return (event.id for event in events if isinstance(event, Token))
+
+    def _sampling(self, **call: Any) -> SamplingParams:
+        base = {"seed": self._seed, "repeat_last_n": self._last_n_tokens_size}
+        given = {name: value for name, value in call.items() if name != "seed" or value is not None}
+        return self.engine.sampling({**base, **given})
+
+    # ---- text ----
+
+    def tokenize(self, text: str | bytes, add_bos: bool = True, special: bool = False) -> list[int]:
+        """Token ids of a text. ``special``: control tokens may be spelled in it."""
+        return self.engine.prompts.tokenizer.encode(text, special=special, add_bos=add_bos)
+
+    def detokenize(
+        self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
+    ) -> bytes:
+        """Bytes of token ids. ``special``: control tokens too. ``prev_tokens`` makes no difference here."""
+        return self.engine.prompts.tokenizer.decode(tokens, special=special)
+
+    # ---- facts ----
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Scalar metadata of the file as text."""
+        scalars = {key: value for key, value in self.engine.metadata.items() if not isinstance(value, list)}
+        return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in scalars.items()}
+
+    @property
+    def last_stats(self) -> dict[str, Any]:
+        """Counts and times of the last generation that ended; empty before."""
+        done = self.engine.last_done
+        return {} if done is None else results.stats(done)
+
+    def n_ctx(self) -> int:
+        """Tokens that the context holds."""
+        return self.engine.n_ctx
+
+    def n_vocab(self) -> int:
+        """Tokens of the vocabulary."""
+        return self.engine.prompts.vocab.n_vocab
+
+    def n_embd(self) -> int:
+        """Size of a hidden state."""
+        return self.engine.info.n_embd
+
+    def token_bos(self) -> int:
+        """Id of the BOS token, or -1."""
+        return _id_or_minus_one(self.engine.prompts.vocab.bos_id)
+
+    def token_eos(self) -> int:
+        """Id of the EOS token, or -1."""
+        return _id_or_minus_one(self.engine.prompts.vocab.eos_id)
+
+    def token_nl(self) -> int:
+        """Id of the newline, or -1."""
+        ids = self.engine.prompts.tokenizer.encode("\n")
+        return ids[0] if len(ids) == 1 else -1
+
+    def embed(self, *args: object, **kwargs: object) -> NoReturn:
+        """Not available: raises UnsupportedError."""
+        raise UnsupportedError("embeddings are not available")
+
+    create_embedding = embed
+
+    # ---- life ----
+
+    def reset(self) -> None:
+        """Forgets the last sequence, so that nothing of it is reused."""
+        self.engine.reset()
+
+    def set_seed(self, seed: int) -> None:
+        """The seed of later calls that give none; -1 and 4294967295 = another one for each call."""
+        self._seed = SamplingParams(seed=seed).seed
+
+    def close(self) -> None:
+        """Stops what is running and frees the memory. Later calls that generate raise ClosedError."""
+        self.engine.close()
+
+    def __enter__(self) -> Llama:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _id_or_minus_one(token: int | None) -> int:
+    return -1 if token is None else token
+
+
+def _show_log() -> None:
+    logger = logging.getLogger("pydspark")
+    logger.setLevel(logging.INFO)
+    if not logger.hasHandlers():
+        logger.addHandler(logging.StreamHandler())

@@ -1,0 +1,422 @@
+"""Parameters of models and of sampling: the one table behind the Python API, the command line and the documentation."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import InitVar, dataclass, field, fields
+from typing import Any, ParamSpec, TypeVar
+
+from pydspark.errors import ArgumentError, UnsupportedError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+INT32_MAX = 2**31 - 1
+MAX_TOP_LOGPROBS = 20  # room in the core's step record
+RANDOM_SEED = 0xFFFFFFFF  # in place of a seed: another one each time
+
+# ggml type numbers that an attention cache can have
+CACHE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "bf16": 30}
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is known about one parameter.
+
+    Attributes:
+        kind: ``int``, ``float``, ``bool``, ``str`` or ``object`` (checked by its own rule).
+        help: one line for ``--help`` and the documentation.
+        low, high: range, both ends included; None = open.
+        clamp: a value outside of the range is moved to its nearest end; otherwise it is an error.
+        optional: None is allowed.
+        flags: spellings on the command line.
+        env: name in the environment.
+    """
+
+    kind: type
+    help: str
+    low: float | None = None
+    high: float | None = None
+    clamp: bool = False
+    optional: bool = False
+    flags: tuple[str, ...] = ()
+    env: str | None = None
+
+
+def _option(default: Any, kind: type, help: str, **more: Any) -> Any:
+    return field(default=default, metadata={"option": Option(kind, help, **more)})
+
+
+def options(cls: type) -> dict[str, Option]:
+    """The options of a parameter class, by field name, in order."""
+    return {f.name: f.metadata["option"] for f in fields(cls)}
+
+
+def checked(name: str, value: Any, option: Option) -> Any:
+    """``value`` as the option's kind, inside of its range.
+
+    Raises:
+        ArgumentError: wrong type, not finite, or out of a range that is not clamped.
+    """
+    if value is None and option.optional or option.kind is object:
+        return value
+    value = _converted(name, value, option.kind)
+    if option.kind in (bool, str):
+        return value
+    low = -math.inf if option.low is None else option.low
+    high = math.inf if option.high is None else option.high
+    if option.clamp:
+        return option.kind(min(max(value, low), high))
+    if not low <= value <= high:
+        raise ArgumentError(f"{name} must be {_range_text(option)}, not {value!r}")
+    return value
+
+
+def _converted(name: str, value: Any, kind: type) -> Any:
+    if kind in (bool, str):
+        if not isinstance(value, kind):
+            raise ArgumentError(f"{name} must be a {kind.__name__}, not {value!r}")
+        return value
+    if isinstance(value, (bool, str, bytes)):
+        raise ArgumentError(f"{name} must be a number, not {value!r}")
+    try:
+        number = operator.index(value) if kind is int else float(value)
+    except (TypeError, ValueError):
+        what = "a whole number" if kind is int else "a number"
+        raise ArgumentError(f"{name} must be {what}, not {value!r}") from None
+    except OverflowError:
+        raise ArgumentError(f"{name} is too large: {value!r}") from None
+    if not math.isfinite(number):
+        raise ArgumentError(f"{name} must be a finite number, not {value!r}")
+    return number
+
+
+def _range_text(option: Option) -> str:
+    if option.high is None:
+        return f"at least {option.low}"
+    if option.low is None:
+        return f"at most {option.high}"
+    return f"between {option.low} and {option.high}"
+
+
+def _check_fields(params: Any) -> None:
+    for name, option in options(type(params)).items():
+        object.__setattr__(params, name, checked(name, getattr(params, name), option))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelParams:
+    """How a model is loaded and run. Fields that are out of range raise ``ArgumentError``."""
+
+    # fmt: off
+    n_ctx: int = _option(
+        8192, int, "tokens of context; 0 = the model's own",
+        low=0, high=INT32_MAX, flags=("-c", "--ctx-size"), env="LLAMA_ARG_CTX_SIZE",
+    )
+    n_batch: int = _option(
+        512, int, "prompt tokens between two checks for cancelling",
+        low=1, high=INT32_MAX, flags=("-b", "--batch-size"), env="LLAMA_ARG_BATCH",
+    )
+    n_ubatch: int = _option(
+        512, int, "prompt tokens evaluated at once",
+        low=1, high=INT32_MAX, flags=("-ub", "--ubatch-size"), env="LLAMA_ARG_UBATCH",
+    )
+    n_threads: int | None = _option(
+        None, int, "threads for generation; none, 0 or less = physical cores that this process may use",
+        high=1024, optional=True, flags=("-t", "--threads"), env="LLAMA_ARG_THREADS",
+    )
+    n_threads_batch: int | None = _option(
+        None, int, "threads for the prompt; none, 0 or less = as for generation",
+        high=1024, optional=True, flags=("-tb", "--threads-batch"),
+    )
+    n_gpu_layers: int = _option(
+        -1, int, "layers on the GPU; -1 = all that it can take",
+        low=-1, high=INT32_MAX, flags=("-ngl", "--gpu-layers", "--n-gpu-layers"), env="LLAMA_ARG_N_GPU_LAYERS",
+    )
+    use_mmap: bool = _option(True, bool, "map the file instead of reading it", flags=("--mmap",), env="LLAMA_ARG_MMAP")
+    use_mlock: bool = _option(
+        False, bool, "keep the weights from being swapped out", flags=("--mlock",), env="LLAMA_ARG_MLOCK",
+    )
+    repack: bool = _option(
+        True, bool, "rearrange weights where the CPU has a faster layout", flags=("--repack",), env="LLAMA_ARG_REPACK",
+    )
+    type_k: int | str | None = _option(
+        None, object, "type of cached keys: " + ", ".join(CACHE_TYPES) + "; none = f16",
+        flags=("-ctk", "--cache-type-k"), env="LLAMA_ARG_CACHE_TYPE_K",
+    )
+    type_v: int | str | None = _option(
+        None, object, "type of cached values, as for keys",
+        flags=("-ctv", "--cache-type-v"), env="LLAMA_ARG_CACHE_TYPE_V",
+    )
+    flash_attn: bool = _option(
+        False, bool, "attention as one fused operation", flags=("-fa", "--flash-attn"), env="LLAMA_ARG_FLASH_ATTN",
+    )
+    # fmt: on
+
+    def __post_init__(self) -> None:
+        _check_fields(self)
+        object.__setattr__(self, "type_k", cache_type("type_k", self.type_k))
+        object.__setattr__(self, "type_v", cache_type("type_v", self.type_v))
+
+
+def cache_type(name: str, value: int | str | None) -> int:
+    """The ggml type number for a name, a number or None (f16)."""
+    if value is None:
+        return CACHE_TYPES["f16"]
+    if isinstance(value, str) and value.lower() in CACHE_TYPES:
+        return CACHE_TYPES[value.lower()]
+    if isinstance(value, int) and not isinstance(value, bool) and value in CACHE_TYPES.values():
+        return value
+    known = ", ".join(f"{text} ({number})" for text, number in CACHE_TYPES.items())
+    raise ArgumentError(f"{name} must be one of {known}, not {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingParams:
+    """How one answer is generated.
+
+    Numbers that only choose how far a filter goes (temperature, top_k, top_p, min_p) are moved into their range; all
+    others raise ``ArgumentError`` when out of it. ``max_new_tokens``, ``repetition_penalty`` and ``stop_strings`` are
+    accepted as other names of ``max_tokens``, ``repeat_penalty`` and ``stop``.
+    """
+
+    # fmt: off
+    max_tokens: int | None = _option(
+        None, int, "most tokens to generate; none or negative = until the context ends",
+        low=-1, high=2**62, clamp=True, optional=True,
+        flags=("-n", "--predict", "--n-predict"), env="LLAMA_ARG_N_PREDICT",
+    )
+    temperature: float = _option(
+        0.8, float, "randomness; 0 or less = always the likeliest token",
+        low=0.0, high=1e9, clamp=True, flags=("--temp", "--temperature"), env="LLAMA_ARG_TEMPERATURE",
+    )
+    top_k: int = _option(
+        40, int, "keep the k likeliest tokens; 0 or less = all",
+        low=0, high=INT32_MAX, clamp=True, flags=("--top-k",), env="LLAMA_ARG_TOP_K",
+    )
+    top_p: float = _option(
+        0.95, float, "keep the likeliest tokens up to this total probability; 1 = all, 0 = only the first",
+        low=0.0, high=1.0, clamp=True, flags=("--top-p",), env="LLAMA_ARG_TOP_P",
+    )
+    min_p: float = _option(
+        0.05, float, "drop tokens below this share of the likeliest one's probability; 0 = none",
+        low=0.0, high=1.0, clamp=True, flags=("--min-p",), env="LLAMA_ARG_MIN_P",
+    )
+    repeat_penalty: float = _option(
+        1.0, float, "divides the score of recent tokens; 1 = off",
+        low=1e-3, high=1e3, flags=("--repeat-penalty",), env="LLAMA_ARG_REPEAT_PENALTY",
+    )
+    presence_penalty: float = _option(
+        0.0, float, "taken off the score of recent tokens once",
+        low=-100.0, high=100.0, flags=("--presence-penalty",), env="LLAMA_ARG_PRESENCE_PENALTY",
+    )
+    frequency_penalty: float = _option(
+        0.0, float, "taken off the score of recent tokens for each time they occur",
+        low=-100.0, high=100.0, flags=("--frequency-penalty",), env="LLAMA_ARG_FREQUENCY_PENALTY",
+    )
+    repeat_last_n: int = _option(
+        64, int, "how many tokens count as recent; -1 = all, 0 = none",
+        low=-1, high=INT32_MAX, flags=("--repeat-last-n",), env="LLAMA_ARG_REPEAT_LAST_N",
+    )
+    seed: int | None = _option(
+        None, int, "same seed, same text; none, -1 or 4294967295 = another one each time",
+        low=-1, high=2**64 - 1, optional=True, flags=("-s", "--seed"),
+    )
+    stop: tuple[str, ...] = _option((), object, "texts that end the answer; they are not part of it")
+    stop_token_ids: tuple[int, ...] = _option((), object, "token ids that end the answer, beside the model's own")
+    ignore_eos: bool = _option(False, bool, "never generate the model's own end tokens", flags=("--ignore-eos",))
+    logit_bias: Mapping[int, float] = _option(
+        (), object, "added to the scores of token ids, as {id: value} or [[id, value]]; false or -inf = never",
+    )
+    logprobs: bool = _option(False, bool, "report the log-probability of each token")
+    top_logprobs: int = _option(
+        0, int, "report that many likeliest tokens for each position", low=0, high=MAX_TOP_LOGPROBS,
+    )
+    # fmt: on
+    max_new_tokens: InitVar[int | None] = None
+    repetition_penalty: InitVar[float | None] = None
+    stop_strings: InitVar[str | Iterable[str] | None] = None
+
+    def __post_init__(
+        self, max_new_tokens: int | None, repetition_penalty: float | None, stop_strings: str | Iterable[str] | None
+    ) -> None:
+        self._take_alias("max_tokens", "max_new_tokens", max_new_tokens)
+        self._take_alias("repeat_penalty", "repetition_penalty", repetition_penalty)
+        self._take_alias("stop", "stop_strings", stop_strings)
+        _check_fields(self)
+        object.__setattr__(self, "stop", stop_texts(self.stop))
+        object.__setattr__(self, "stop_token_ids", tuple(_token_id("stop_token_ids", i) for i in self.stop_token_ids))
+        object.__setattr__(self, "logit_bias", bias_map(self.logit_bias))
+
+    def _take_alias(self, name: str, alias: str, value: Any) -> None:
+        if value is None:
+            return
+        default = next(f.default for f in fields(self) if f.name == name)
+        if getattr(self, name) != default:
+            raise ArgumentError(f"{name} and {alias} mean the same; give one of them")
+        object.__setattr__(self, name, value)
+
+
+def stop_texts(value: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Stop strings from a string, a list of strings or None."""
+    texts = (value,) if isinstance(value, str) else tuple(value or ())
+    for text in texts:
+        if not isinstance(text, str) or not text:
+            raise ArgumentError(f"stop must hold texts that are not empty, not {text!r}")
+    return texts
+
+
+def bias_map(value: Any) -> dict[int, float]:
+    """Logit bias by token id, from ``{id: bias}`` (ids may be texts) or a list of ``[id, bias]`` pairs.
+
+    A bias of ``False`` or -inf bans the token.
+
+    Raises:
+        ArgumentError: an id that is not a whole number, or a bias that is not a number.
+    """
+    pairs = value.items() if isinstance(value, Mapping) else value or ()
+    try:
+        pairs = [(token, bias) for token, bias in pairs]
+    except (TypeError, ValueError):
+        raise ArgumentError(f"logit_bias must be an object or a list of [id, bias] pairs, not {value!r}") from None
+    return {_token_id("logit_bias", token): _bias(token, bias) for token, bias in pairs}
+
+
+def _token_id(name: str, value: Any) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if isinstance(value, str):
+        raise ArgumentError(f"{name} takes token ids, not the text {value!r}; tokenize() gives its ids")
+    return int(checked(name, value, Option(int, "", low=0, high=INT32_MAX)))
+
+
+def _bias(token: Any, value: Any) -> float:
+    if value is False or value == -math.inf:
+        return -math.inf
+    return float(checked(f"logit_bias[{token}]", value, Option(float, "", low=-1e9, high=1e9, clamp=True)))
+
+
+class DefaultFloat(float):
+    """A default in a signature, told apart from the same number given by the caller."""
+
+
+class DefaultInt(int):
+    """A default in a signature, told apart from the same number given by the caller."""
+
+
+# metadata key of a GGUF -> field of SamplingParams
+_GGUF_SAMPLING = {
+    "general.sampling.temp": "temperature",
+    "general.sampling.top_k": "top_k",
+    "general.sampling.top_p": "top_p",
+    "general.sampling.min_p": "min_p",
+    "general.sampling.penalty_repeat": "repeat_penalty",
+    "general.sampling.penalty_last_n": "repeat_last_n",
+}
+
+
+def model_sampling(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The sampling settings that a model file recommends."""
+    return {name: metadata[key] for key, name in _GGUF_SAMPLING.items() if key in metadata}
+
+
+def sampling_from(call: Mapping[str, Any], recommended: Mapping[str, Any]) -> SamplingParams:
+    """Parameters of one call: the caller's values, then the model's recommended ones, then the signature's defaults."""
+    chosen = dict(call)
+    for name, value in recommended.items():
+        if isinstance(chosen.get(name, DefaultInt()), (DefaultFloat, DefaultInt)):
+            chosen[name] = value
+    return SamplingParams(**chosen)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that looks most like ``name``, or None."""
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+# Keywords that can ask for something pydspark does not do: the values that do not (None never does), and what to do
+# instead.
+_UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "split_mode": ((1,), "pydspark uses one device"),
+    "main_gpu": ((0,), "pydspark uses one device"),
+    "tensor_split": ((), "pydspark uses one device"),
+    "rope_scaling_type": ((-1,), "the model file decides"),
+    "pooling_type": ((-1,), "embeddings are not available"),
+    "attention_type": ((-1,), "the model file decides"),
+    "rope_freq_base": ((0.0,), "the model file decides; kv_overrides can change it"),
+    "rope_freq_scale": ((0.0,), "the model file decides; kv_overrides can change it"),
+    "yarn_ext_factor": ((-1.0,), "the model file decides"),
+    "yarn_attn_factor": ((1.0,), "the model file decides"),
+    "yarn_beta_fast": ((32.0,), "the model file decides"),
+    "yarn_beta_slow": ((1.0,), "the model file decides"),
+    "yarn_orig_ctx": ((0,), "the model file decides"),
+    "embedding": ((False,), "embeddings are not available"),
+    "offload_kqv": ((True,), "the cache is kept where the layers are"),
+    "op_offload": ((), "operations run where their weights are"),
+    "swa_full": ((), "no supported model has a sliding window"),
+    "no_perf": ((False,), "times are always taken"),
+    "lora_base": ((), "adapters are not available; merge them into the model file"),
+    "lora_scale": ((1.0,), "adapters are not available; merge them into the model file"),
+    "lora_path": ((), "adapters are not available; merge them into the model file"),
+    "numa": ((False,), "use numactl"),
+    "chat_handler": ((), "the chat template of the model file is used"),
+    "tokenizer": ((), "the tokenizer of the model file is used"),
+    "spm_infill": ((False,), "filling in the middle is not available"),
+    "chat_format": (("chat_template.default",), "the chat template of the model file is used"),
+    "tool_choice": (("auto", "none"), "use 'auto' or 'none'"),
+    "response_format": (({"type": "text"},), "structured output is not available"),
+    "draft": ((), "drafting is not available in this version"),
+    "draft_model": ((), "drafting is not available in this version"),
+    "suffix": ((), "filling in the middle is not available"),
+    "typical_p": ((1.0,), "use top_p or min_p"),
+    "tfs_z": ((1.0,), "use top_p or min_p"),
+    "mirostat_mode": ((0,), "use top_p or min_p"),
+    "mirostat_tau": ((5.0,), "use top_p or min_p"),
+    "mirostat_eta": ((0.1,), "use top_p or min_p"),
+    "reset": ((True,), "what is already evaluated of the prompt is kept by itself"),
+    "additional_files": ((), "the parts of a split model are fetched by themselves"),
+    "penalize_nl": ((True,), "every token is penalized alike; use logit_bias"),
+    "logits_processor": ((), "use logit_bias or the penalties"),
+    "stopping_criteria": ((), "stop reading the stream"),
+    "grammar": ((), "structured output is not available"),
+    "functions": ((), "use tools"),
+    "function_call": ((), "use tool_choice"),
+    "local_dir_use_symlinks": (("auto",), "the cache of Hugging Face is used as it is"),
+}
+
+
+def compatible(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Makes a method with llama-cpp-python's signature refuse what it cannot do, before it runs.
+
+    The method raises TypeError for an unknown keyword, naming the closest one that it has, and UnsupportedError for a
+    known keyword whose value asks for something pydspark does not do.
+    """
+    signature = inspect.signature(function)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+
+    @functools.wraps(function)
+    def checked_call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        for name in kwargs:
+            if name not in signature.parameters and not takes_any:
+                close = nearest(name, signature.parameters)
+                hint = f"; did you mean {close!r}?" if close else ""
+                raise TypeError(f"{function.__qualname__}() has no keyword argument {name!r}{hint}")
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            if name in _UNSUPPORTED and value is not None and value not in _UNSUPPORTED[name][0]:
+                raise UnsupportedError(f"{name}={value!r} is not supported: {_UNSUPPORTED[name][1]}")
+        return function(*args, **kwargs)
+
+    return checked_call
+
+
+def check_token_ids(name: str, ids: Iterable[int], n_vocab: int) -> None:
+    """Raises ArgumentError for a token id that the vocabulary does not have."""
+    for token in ids:
+        if not 0 <= token < n_vocab:
+            raise ArgumentError(f"{name}: token id {token} is not in the vocabulary (0 to {n_vocab - 1})")

@@ -1,0 +1,137 @@
+"""Plain records that cross between the core and Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from pydspark.params import SamplingParams
+
+Progress = Callable[[float], bool]
+"""Told the fraction done, in [0, 1]; a false result stops the call."""
+
+MetadataValue = int | float | bool | str | list[int] | list[float] | list[bool] | list[str]
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device of ggml. Memory in bytes."""
+
+    name: str
+    description: str
+    is_gpu: bool
+    memory_free: int
+    memory_total: int
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor of a model file. ``shape`` has the contiguous dimension first."""
+
+    name: str
+    type_name: str
+    shape: tuple[int, ...]
+    n_bytes: int
+    file_index: int
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """Sizes of a model. ``n_vocab`` counts named tokens, ``n_vocab_rows`` the rows of its output."""
+
+    architecture: str
+    n_vocab: int
+    n_vocab_rows: int
+    n_embd: int
+    n_layer: int
+    n_head: int
+    n_head_kv: int
+    n_ctx_train: int
+    n_params: int
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class MemoryLine:
+    """Bytes on one device. ``mapped`` is the part of ``weights`` that stays in the mapped file."""
+
+    device: str
+    weights: int
+    mapped: int
+    kv: int
+    compute: int
+    free: int
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """Memory of a model with a context of ``n_ctx`` tokens."""
+
+    n_ctx: int
+    lines: tuple[MemoryLine, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One generation, ready for the core: every choice is made.
+
+    Attributes:
+        tokens: the whole prompt.
+        sampling: how to draw; its seed, bias and stop fields are replaced by the ones here.
+        seed: the seed to use.
+        stop_ids: token ids that end generation.
+        bias: added to the scores of token ids; -inf bans.
+        reuse_prefix: keep what the session holds of the same beginning.
+    """
+
+    tokens: Sequence[int]
+    sampling: SamplingParams
+    seed: int
+    stop_ids: tuple[int, ...] = ()
+    bias: Mapping[int, float] | None = None
+    reuse_prefix: bool = True
+
+
+class Finish(IntEnum):
+    """Why a step was the last one (``PDS_FINISH_*``)."""
+
+    NONE = 0
+    STOP_ID = 1
+    LENGTH = 2
+    CONTEXT = 3
+
+
+@dataclass(frozen=True)
+class Step:
+    """Tokens of one round. ``logprobs`` and ``tops`` are empty unless they were asked for."""
+
+    tokens: tuple[int, ...]
+    finish: Finish
+    stop_id: int | None
+    logprobs: tuple[float, ...]
+    tops: tuple[tuple[tuple[int, float], ...], ...]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counts and milliseconds of the running or last generation."""
+
+    prompt_n: int
+    cache_n: int
+    prompt_ms: float
+    predicted_n: int
+    predicted_ms: float
+    host_ms: float
+    n_rounds: int
+
+
+class SessionLike(Protocol):
+    """What generating needs of a session."""
+
+    def start(self, request: Request, progress: Progress | None = None) -> None: ...
+
+    def step(self) -> Step: ...
+
+    def stats(self) -> Stats: ...

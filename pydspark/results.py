@@ -1,0 +1,220 @@
+"""Events as the dictionaries of OpenAI's API and llama-cpp-python."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from pydspark.generate import Done, Event, Text, Token, Usage
+from pydspark.records import Stats
+
+Piece = Callable[[int], bytes]
+"""The bytes of a token id."""
+
+_LEAST_LOGPROB = -9999.0  # JSON has no infinity
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All events of one generation, put together."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    done: Done
+
+
+def collect(events: Iterable[Event]) -> Answer:
+    """Reads events to their end."""
+    texts: list[str] = []
+    tokens: list[Token] = []
+    for event in events:
+        if isinstance(event, Text):
+            texts.append(event.text)
+        elif isinstance(event, Token):
+            tokens.append(event)
+        else:
+            return Answer("".join(texts), tuple(tokens), event)
+    raise RuntimeError("the events ended without Done")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What all dictionaries of one answer share.
+
+    Attributes:
+        model: name that is echoed back.
+        piece: bytes of a token id, for log-probabilities.
+        logprobs: whether log-probabilities are reported.
+        echo: text put before the answer (completions only).
+        id: ``cmpl-...`` or ``chatcmpl-...``.
+        created: Unix time in seconds.
+    """
+
+    model: str
+    piece: Piece
+    logprobs: bool
+    id: str
+    created: int
+    echo: str = ""
+
+
+def new_shape(prefix: str, model: str, piece: Piece, logprobs: bool = False, echo: str = "") -> Shape:
+    """A shape with a fresh id that begins with ``prefix``."""
+    return Shape(model, piece, logprobs, f"{prefix}-{uuid.uuid4()}", int(time.time()), echo)
+
+
+def completion(events: Iterable[Event], shape: Shape) -> dict[str, Any]:
+    """A text completion."""
+    answer = collect(events)
+    logprobs = _legacy_logprobs(answer.tokens, shape, len(shape.echo)) if shape.logprobs else None
+    choice = {
+        "text": shape.echo + answer.text,
+        "index": 0,
+        "logprobs": logprobs,
+        "finish_reason": answer.done.finish_reason,
+    }
+    return {**_head(shape, "text_completion"), "choices": [choice], **_tail(answer.done)}
+
+
+def completion_stream(events: Iterable[Event], shape: Shape) -> Iterator[dict[str, Any]]:
+    """Chunks of a text completion; the last one has an empty text and the finish reason."""
+    offset = len(shape.echo)
+
+    def chunk(text: str, tokens: Sequence[Token], reason: str | None) -> dict[str, Any]:
+        logprobs = _legacy_logprobs(tokens, shape, offset) if shape.logprobs and tokens else None
+        choice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}
+        return {**_head(shape, "text_completion"), "choices": [choice]}
+
+    if shape.echo:
+        yield chunk(shape.echo, (), None)
+    for event, tokens in _with_tokens(events):
+        if isinstance(event, Text):
+            yield chunk(event.text, tokens, None)
+            offset += len(event.text)
+        else:
+            yield {**chunk("", tokens, event.finish_reason), "timings": timings(event.stats, event.seed)}
+
+
+def chat(events: Iterable[Event], shape: Shape) -> dict[str, Any]:
+    """A chat completion."""
+    answer = collect(events)
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": answer.text},
+        "logprobs": _chat_logprobs(answer.tokens, shape) if shape.logprobs else None,
+        "finish_reason": answer.done.finish_reason,
+    }
+    return {**_head(shape, "chat.completion"), "choices": [choice], **_tail(answer.done)}
+
+
+def chat_stream(events: Iterable[Event], shape: Shape) -> Iterator[dict[str, Any]]:
+    """Chunks of a chat completion: the role, then pieces of content, then the finish reason."""
+
+    def chunk(delta: dict[str, Any], tokens: Sequence[Token], reason: str | None) -> dict[str, Any]:
+        logprobs = _chat_logprobs(tokens, shape) if shape.logprobs and tokens else None
+        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+        return {**_head(shape, "chat.completion.chunk"), "choices": [choice]}
+
+    begun = False
+    for event, tokens in _with_tokens(events):
+        # Only now is it known that the prompt was accepted.
+        if not begun:
+            yield chunk({"role": "assistant"}, (), None)
+            begun = True
+        if isinstance(event, Text):
+            yield chunk({"content": event.text}, tokens, None)
+        else:
+            yield {**chunk({}, tokens, event.finish_reason), "timings": timings(event.stats, event.seed)}
+
+
+def _with_tokens(events: Iterable[Event]) -> Iterator[tuple[Text | Done, list[Token]]]:
+    """Texts and the end, each with the tokens that came before it."""
+    tokens: list[Token] = []
+    for event in events:
+        if isinstance(event, Token):
+            tokens.append(event)
+        else:
+            yield event, tokens
+            tokens = []
+
+
+def _head(shape: Shape, kind: str) -> dict[str, Any]:
+    return {"id": shape.id, "object": kind, "created": shape.created, "model": shape.model}
+
+
+def _tail(done: Done) -> dict[str, Any]:
+    return {"usage": usage(done.usage), "timings": timings(done.stats, done.seed)}
+
+
+def usage(counts: Usage) -> dict[str, Any]:
+    """The ``usage`` object."""
+    return {
+        "prompt_tokens": counts.prompt_tokens,
+        "completion_tokens": counts.completion_tokens,
+        "total_tokens": counts.prompt_tokens + counts.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": counts.cached_tokens},
+    }
+
+
+def timings(stats: Stats, seed: int) -> dict[str, Any]:
+    """The ``timings`` object: llama-server's fields and the seed. Every number is finite."""
+    return {
+        "cache_n": stats.cache_n,
+        **_speed("prompt", stats.prompt_n, stats.prompt_ms),
+        **_speed("predicted", stats.predicted_n, stats.predicted_ms),
+        "seed": seed,
+    }
+
+
+def _speed(name: str, n: int, ms: float) -> dict[str, Any]:
+    return {
+        f"{name}_n": n,
+        f"{name}_ms": ms,
+        f"{name}_per_token_ms": ms / n if n else 0.0,
+        f"{name}_per_second": n / ms * 1e3 if ms > 0 else 0.0,
+    }
+
+
+def stats(done: Done) -> dict[str, Any]:
+    """Counts and times of a generation, for ``Llama.last_stats``."""
+    return {**timings(done.stats, done.seed), "n_rounds": done.stats.n_rounds, "host_ms": done.stats.host_ms}
+
+
+def _finite(logprob: float | None) -> float:
+    return logprob if logprob is not None and logprob > _LEAST_LOGPROB else _LEAST_LOGPROB
+
+
+def _legacy_logprobs(tokens: Sequence[Token], shape: Shape, offset: int) -> dict[str, list[Any]]:
+    texts = [shape.piece(token.id).decode("utf-8", "replace") for token in tokens]
+    offsets = list(accumulate(map(len, texts), initial=offset))[:-1]
+    tops = [
+        {shape.piece(id).decode("utf-8", "replace"): _finite(logprob) for id, logprob in token.top}
+        | {text: _finite(token.logprob)}
+        for token, text in zip(tokens, texts, strict=True)
+    ]
+    return {
+        "tokens": texts,
+        "text_offset": offsets,
+        "token_logprobs": [_finite(token.logprob) for token in tokens],
+        "top_logprobs": tops,
+    }
+
+
+def _chat_logprobs(tokens: Sequence[Token], shape: Shape) -> dict[str, Any]:
+    content = [
+        {
+            **_chat_logprob(token.id, token.logprob, shape),
+            "top_logprobs": [_chat_logprob(id, logprob, shape) for id, logprob in token.top],
+        }
+        for token in tokens
+    ]
+    return {"content": content, "refusal": None}
+
+
+def _chat_logprob(id: int, logprob: float | None, shape: Shape) -> dict[str, Any]:
+    piece = shape.piece(id)
+    return {"id": id, "token": piece.decode("utf-8", "replace"), "bytes": list(piece), "logprob": _finite(logprob)}

@@ -1,0 +1,187 @@
+"""ModelParams, SamplingParams and the checks of keywords."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from pydspark.errors import ArgumentError, UnsupportedError
+from pydspark.params import (
+    DefaultFloat,
+    DefaultInt,
+    ModelParams,
+    SamplingParams,
+    check_token_ids,
+    compatible,
+    model_sampling,
+    nearest,
+    options,
+    sampling_from,
+)
+
+
+@pytest.mark.parametrize("cls", [ModelParams, SamplingParams])
+def test_every_field_is_described(cls: type) -> None:
+    found = options(cls)
+    assert list(found) == [field.name for field in dataclasses.fields(cls)]
+    assert all(option.help and not option.help.endswith(".") for option in found.values())
+
+
+def test_flags_and_environment_names_are_unique() -> None:
+    both = [*options(ModelParams).values(), *options(SamplingParams).values()]
+    flags = [flag for option in both for flag in option.flags]
+    names = [option.env for option in both if option.env]
+    assert len(set(flags)) == len(flags)
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("LLAMA_ARG_") for name in names)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty"])
+def test_values_that_are_not_finite_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ArgumentError, match=f"{name} must be a finite number"):
+        SamplingParams(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "kept"),
+    [
+        ("temperature", -1, 0.0),
+        ("temperature", 1_000_000, 1e6),
+        ("temperature", 1e300, 1e9),
+        ("top_k", -5, 0),
+        ("top_k", 10**12, 2**31 - 1),
+        ("top_p", 0, 0.0),
+        ("top_p", 1.5, 1.0),
+        ("min_p", -0.1, 0.0),
+        ("max_tokens", -7, -1),
+        ("max_tokens", None, None),
+        ("max_tokens", 0, 0),
+    ],
+)
+def test_soft_ranges_are_clamped(name: str, given: Any, kept: Any) -> None:
+    assert getattr(SamplingParams(**{name: given}), name) == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", "hot"),
+        ("temperature", True),
+        ("top_k", 1.5),
+        ("top_k", None),
+        ("top_logprobs", 21),
+        ("top_logprobs", -1),
+        ("repeat_penalty", 0),
+        ("repeat_last_n", -2),
+        ("seed", -2),
+        ("seed", 2**64),
+        ("logprobs", 1),
+        ("stop", ""),
+        ("stop", ["a", ""]),
+        ("stop", [5]),
+        ("stop_token_ids", [-1]),
+    ],
+)
+def test_wrong_values_are_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(ArgumentError, match=name):
+        SamplingParams(**{name: value})
+
+
+def test_error_tells_value_and_range() -> None:
+    with pytest.raises(ArgumentError, match="top_logprobs must be between 0 and 20, not 21"):
+        SamplingParams(top_logprobs=21)
+
+
+def test_stop_spellings() -> None:
+    assert SamplingParams(stop="a").stop == ("a",)
+    assert SamplingParams(stop=["a", "b"]).stop == ("a", "b")
+    assert SamplingParams(stop=None).stop == ()
+
+
+@pytest.mark.parametrize(
+    "value", [{5: -100, 6: False}, {"5": -100, "6": False}, [[5, -100], [6, False]], [("5", -100), ("6", -math.inf)]]
+)
+def test_logit_bias_spellings(value: Any) -> None:
+    assert SamplingParams(logit_bias=value).logit_bias == {5: -100.0, 6: -math.inf}
+
+
+@pytest.mark.parametrize(
+    "value", [{"word": 1}, [["word", -1]], {5: "x"}, {5: math.nan}, {5: math.inf}, {5: True}, {-1: 1}, 7, [7], [[1, 2, 3]]]
+)  # fmt: skip
+def test_wrong_logit_bias_is_refused(value: Any) -> None:
+    with pytest.raises(ArgumentError, match="logit_bias"):
+        SamplingParams(logit_bias=value)
+
+
+def test_other_names() -> None:
+    params = SamplingParams(max_new_tokens=5, repetition_penalty=1.1, stop_strings="x")
+    assert (params.max_tokens, params.repeat_penalty, params.stop) == (5, 1.1, ("x",))
+    with pytest.raises(ArgumentError, match="max_tokens and max_new_tokens"):
+        SamplingParams(max_tokens=4, max_new_tokens=5)
+
+
+def test_params_can_be_replaced() -> None:
+    params = dataclasses.replace(SamplingParams(max_new_tokens=5, logit_bias={1: 2}), top_k=3)
+    assert (params.max_tokens, params.logit_bias, params.top_k) == (5, {1: 2.0}, 3)
+
+
+def test_cache_types() -> None:
+    assert (ModelParams().type_k, ModelParams(type_k="Q8_0").type_k, ModelParams(type_v=30).type_v) == (1, 8, 30)
+    with pytest.raises(ArgumentError, match="type_k must be one of f32"):
+        ModelParams(type_k="q3_k")
+
+
+@pytest.mark.parametrize(("name", "value"), [("n_ctx", -1), ("n_batch", 0), ("n_gpu_layers", -2), ("use_mmap", 1)])
+def test_wrong_model_params_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ArgumentError, match=name):
+        ModelParams(**{name: value})
+
+
+def test_caller_beats_model_file_beats_defaults() -> None:
+    recommended = model_sampling({"general.sampling.temp": 1.0, "general.sampling.top_k": 20, "general.name": "x"})
+    assert recommended == {"temperature": 1.0, "top_k": 20}
+    call = {"temperature": DefaultFloat(0.2), "top_k": 7, "min_p": DefaultFloat(0.05)}
+    params = sampling_from(call, recommended)
+    assert (params.temperature, params.top_k, params.min_p) == (1.0, 7, 0.05)
+    assert sampling_from({"temperature": 0.2}, recommended).temperature == 0.2
+    assert sampling_from({}, recommended).top_k == 20
+
+
+def test_defaults_in_signatures_are_plain_numbers() -> None:
+    assert (DefaultFloat(0.8), DefaultInt(40)) == (0.8, 40)
+    assert repr(DefaultFloat(0.8)) == "0.8"
+
+
+@compatible
+def sample(temperature: float = 0.8, mirostat_mode: int = 0, grammar: object = None) -> float:
+    return temperature
+
+
+def test_unknown_keyword_names_the_closest() -> None:
+    with pytest.raises(TypeError, match=r"sample\(\) has no keyword argument 'temprature'; did you mean 'temperature'\?"):
+        sample(temprature=1)  # type: ignore[call-arg]
+
+
+def test_keywords_that_ask_for_nothing_are_accepted() -> None:
+    assert sample(0.5, mirostat_mode=0, grammar=None) == 0.5
+
+
+@pytest.mark.parametrize("given", [{"mirostat_mode": 2}, {"grammar": "root ::= x"}])
+def test_keywords_that_ask_for_something_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedError, match=next(iter(given))):
+        sample(**given)
+
+
+def test_nearest() -> None:
+    assert nearest("max_token", ["max_tokens", "top_k"]) == "max_tokens"
+    assert nearest("zzz", ["max_tokens"]) is None
+
+
+def test_token_ids_outside_of_the_vocabulary() -> None:
+    check_token_ids("prompt", [0, 9], 10)
+    with pytest.raises(ArgumentError, match="prompt: token id 10 is not in the vocabulary"):
+        check_token_ids("prompt", [10], 10)
