@@ -22,7 +22,7 @@ struct sampling_params {
     int32_t top_k             = 0;
     int32_t repeat_last_n     = 64; // tokens that the penalties look back on; 0 = none, -1 = all
 
-    std::vector<std::pair<int32_t, float>> bias; // (id, addend); -inf bans; addends of one id add up
+    std::vector<std::pair<int32_t, float>> bias = {}; // (id, addend); -inf bans; addends of one id add up
 
     uint64_t seed = 0;
 };

@@ -32,6 +32,7 @@ class temp_dir {
     std::string path(const std::string & name) const { return (folder / name).string(); }
 
     std::string write(const std::string & name, std::string_view bytes) const {
+        std::filesystem::remove(path(name)); // some file systems wait for the disk when a file is written over
         std::ofstream file(path(name), std::ios::binary | std::ios::trunc);
         file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
         file.close();

@@ -170,7 +170,7 @@ void test_absurd_counts() {
         CHECK_ERROR(PDS_ERR_FORMAT, "the number of items is",
                     open_value(gguf_bytes().array("a", gguf_type::u8, count)));
     }
-    for (const uint64_t count : { (uint64_t{ 1 } << 30) - 1, uint64_t{ 1 } << 61 }) {
+    for (const uint64_t count : { (uint64_t{ 1 } << 30) - 1, uint64_t{ 1 } << 61, ~uint64_t{ 0 } }) {
         CHECK_ERROR(PDS_ERR_FORMAT, "the number of items is",
                     open_value(gguf_bytes().array("a", gguf_type::string, count).put(uint64_t{ 0 })));
         CHECK_ERROR(PDS_ERR_FORMAT, "the number of items is",
