@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from gguf import GGMLQuantizationType, TokenType
 
+from .encode import unfit_value
 from .errors import Problem
 from .mapping import CONFIDENCE, DRAFT_TO_TARGET, DROPPED, MARKOV_W1, Need, Role, Rule, rules, sizes
+from .plan import PlanItem
+from .progress import Progress
 from .settings import DraftSettings
 from .target import Target, n_real_tokens
 from .tensors import StoredTensor
@@ -164,6 +168,22 @@ def _leftover_action(name: str) -> str:
     if name.startswith(("markov_", DRAFT_TO_TARGET.source, CONFIDENCE.source, MARKOV_W1.source)):
         return "the config says that the drafter has no such part; correct config.json"
     return _BAD_COPY
+
+
+def check_values(items: Sequence[PlanItem], quiet: bool) -> list[Problem]:
+    """Every value can be stored in the format planned for it."""
+    problems = []
+    progress = Progress("checking", sum(item.source.n_bytes for item in items), quiet)
+    for item in items:
+        unfit = None if item.ids is not None else unfit_value(item.source, item.kind)
+        if unfit is not None and math.isfinite(unfit):
+            wanted, action = f"values that fit in {item.kind.name}", "use --outtype bf16"
+            problems.append(Problem(item.source.name, f"holds the value {unfit:.6g}", wanted, action))
+        elif unfit is not None:
+            problems.append(Problem(item.source.name, f"holds the value {unfit}", "finite numbers", _BAD_COPY))
+        progress.add(item.source.n_bytes)
+    progress.close()
+    return problems
 
 
 def check_draft_ids(ids: Sequence[int], settings: DraftSettings) -> list[Problem]:

@@ -180,7 +180,7 @@ def _run(options: argparse.Namespace) -> None:
         # before the slow part; the list of inputs is complete only afterwards
         check_output(outfile, set(target.files), options.force)
     choices = Options(options.outtype, options.share, options.layout, options.model_name)
-    prepared = prepare(local_folder(options.model), target, choices)
+    prepared = prepare(local_folder(options.model), target, choices, options.quiet)
     if options.dry_run:
         text = (
             describe_json(prepared.plan, str(outfile))

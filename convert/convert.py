@@ -65,7 +65,7 @@ class Prepared:
     inputs: set[Path]
 
 
-def prepare(folder: Path, target: Target, options: Options) -> Prepared:
+def prepare(folder: Path, target: Target, options: Options, quiet: bool) -> Prepared:
     """Runs every check and plans the file; writes nothing.
 
     Raises:
@@ -82,12 +82,15 @@ def prepare(folder: Path, target: Target, options: Options) -> Prepared:
         draft_ids = _draft_ids(settings, tensors, problems)
     if problems:
         raise ProblemsError(problems)
+    items = plan_items(settings, tensors, target, sharing, options.outtype, draft_ids)
+    problems += check.check_values(items, quiet)
+    if problems:
+        raise ProblemsError(problems)
     name = options.name or f"{settings.kind} drafter for {target.name}"
     has_confidence = CONFIDENCE.source in tensors
     metadata = drafter_metadata(settings, target, name, options.outtype, has_confidence, sharing.mask_row)
     expected = fingerprint(settings, _with_sharing(tensors, sharing), draft_ids)
     metadata.update(_fingerprint_metadata(expected))
-    items = plan_items(settings, tensors, target, sharing, options.outtype, draft_ids)
     lossless = all(item.source.kind is item.kind or item.kind.name == "F32" for item in items)
     notes = [*_setting_notes(checkpoint, config, target, has_confidence), *sharing.notes]
     inputs = {tensor.path for tensor in tensors.values()} | set(target.files) | {folder / "config.json"}
