@@ -232,6 +232,7 @@ def write_target(
     writer.add_token_types(types[:n_rows])
     writer.add_token_merges(["a b", "c d"])
     writer.add_eos_token_id(END_OF_TEXT)
+    writer.add_add_bos_token(False)
     for name, rows in zip(("token_embd.weight", "output.weight")[: 1 if tied else 2], target_rows(), strict=False):
         writer.add_tensor(name, gguf.quantize(rows[:n_rows], kind), raw_dtype=kind)
     writer.write_header_to_file()
