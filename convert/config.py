@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import Problem
-from .settings import LAYOUT_ANCHOR_FIRST, LAYOUT_ONE_PLUS_N, DraftSettings
+from .settings import LAYOUT_ANCHOR_FIRST, LAYOUT_ONE_PLUS_N, MAX_BLOCK_SIZE, MAX_LAYERS, DraftSettings
 
 _ARCHITECTURES = ("Qwen3DSparkModel", "DFlashDraftModel", "DSparkDraftModel", "DSparkSpeculator", "DFlashSpeculator")
 _UPSTREAM = "ask for support, or use a drafter of a supported kind"
@@ -71,12 +71,12 @@ class _Keys:
     def report(self, key: str, seen: str, wanted: str, action: str = "correct config.json of the drafter") -> None:
         self.problems.append(Problem(key, seen, wanted, action))
 
-    def integer(self, key: str, least: int, default: int | None = None) -> int:
+    def integer(self, key: str, least: int, default: int | None = None, most: int = 2**31 - 1) -> int:
         value = self.find(key)
         if value is None and default is not None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            self.report(key, "missing" if value is None else f"{value!r}", f"a whole number of at least {least}")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self.report(key, "missing" if value is None else f"{value!r}", f"a whole number from {least} to {most}")
             return 0
         return value
 
@@ -99,10 +99,10 @@ def read_config(config: dict[str, Any], layout: str | None, problems: list[Probl
     _check_family(keys)
     n_embd = keys.integer("hidden_size", 1)
     n_head = keys.integer("num_attention_heads", 1)
-    n_layer = keys.integer("num_hidden_layers", 1)
+    n_layer = keys.integer("num_hidden_layers", 1, most=MAX_LAYERS)
     n_vocab = keys.integer("vocab_size", 1)
     rank = keys.integer("markov_rank", 0, default=0)
-    block_size = keys.integer("block_size", 2)
+    block_size = keys.integer("block_size", 2, most=MAX_BLOCK_SIZE)
     n_head_kv = keys.integer("num_key_value_heads", 1)
     if n_head_kv and n_head % n_head_kv:
         keys.report("num_attention_heads", f"{n_head}", f"a multiple of num_key_value_heads ({n_head_kv})")

@@ -66,7 +66,7 @@ class Prepared:
 
 
 def prepare(folder: Path, target: Target, options: Options, quiet: bool) -> Prepared:
-    """Runs every check and plans the file; writes nothing.
+    """Runs every check and plans the file; writes nothing. ``quiet`` hides the progress of the slow checks.
 
     Raises:
         ProblemsError: the pair cannot be converted; all reasons are listed.
@@ -78,7 +78,7 @@ def prepare(folder: Path, target: Target, options: Options, quiet: bool) -> Prep
     problems += _check_pair(checkpoint, config, target)
     sharing, draft_ids = Sharing(), None
     if not problems:
-        sharing = decide(settings, tensors, target, options.share, problems)
+        sharing = decide(settings, tensors, target, options.share, quiet, problems)
         draft_ids = _draft_ids(settings, tensors, problems)
     if problems:
         raise ProblemsError(problems)

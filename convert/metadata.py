@@ -9,7 +9,7 @@ from gguf import GGUFValueType, LlamaFileType
 
 from .errors import Problem
 from .gguf_reader import GgufFile, GgufValue
-from .settings import DraftSettings
+from .settings import MAX_BLOCK_SIZE, MAX_LAYERS, DraftSettings
 from .target import MASK_KEY, TOKEN_TYPES, TOKENS, Target, tokenizer_hash
 from .tensors import Floats
 
@@ -41,6 +41,7 @@ _SIZES = {
     "head_dim": "attention.key_length",
     "block_size": "block_size",
 }
+_MOST = {"n_layer": MAX_LAYERS, "block_size": MAX_BLOCK_SIZE}
 # switches of other drafter families: key below "dflash." -> values that mean "off"
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "attention.causal": (False,),
@@ -110,7 +111,7 @@ def settings_from_gguf(file: GgufFile, problems: list[Problem]) -> DraftSettings
     keys.check_family()
     tokens = keys.read(TOKENS, list, "the target's token list")
     w1, d2t = file.tensors.get("markov_w1.weight"), file.tensors.get("d2t")
-    sizes: dict[str, Any] = {field: keys.read(f"{ARCHITECTURE}.{key}", int, "a size") for field, key in _SIZES.items()}
+    sizes: dict[str, Any] = {field: keys.size(f"{ARCHITECTURE}.{key}", field) for field, key in _SIZES.items()}
     window = file.get(f"{ARCHITECTURE}.attention.sliding_window", 0)
     pattern = file.get(f"{ARCHITECTURE}.attention.sliding_window_pattern", [])
     has_window = bool(window) and any(pattern)
@@ -148,6 +149,13 @@ class _Reader:
             if value is not None and value not in neutral:
                 wanted = f"{neutral[0]!r} or absent: this feature is not supported"
                 self.report(f"{ARCHITECTURE}.{key}", value, wanted)
+
+    def size(self, key: str, field: str) -> int:
+        most = _MOST.get(field, 2**31 - 1)
+        value = self.read(key, int, f"a size up to {most}")
+        if value > most:
+            self.report(key, value, f"a size up to {most}")
+        return value if value <= most else 0
 
     def read(self, key: str, kind: type[_T], wanted: str, default: _T | None = None) -> _T:
         value = self.file.get(key, default)

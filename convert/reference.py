@@ -110,7 +110,8 @@ def fingerprint(
         target_ids: target id of each draft row for a reduced vocabulary.
     """
     run = _Run(settings, tensors)
-    hidden = run.block_hidden()
+    with np.errstate(over="ignore"):  # exp of a very negative gate: the result is 0, as it should be
+        hidden = run.block_hidden()
     first = 0 if settings.sample_from_anchor else 1
     used = hidden[:, first:]
     previous = _probe_ids(used.shape[0] * used.shape[1], settings.n_vocab, 3)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# far above any drafter; a damaged number must not make the checks run for hours
+MAX_LAYERS, MAX_BLOCK_SIZE = 512, 512
+
 LAYOUT_ANCHOR_FIRST = "anchor-first"
 LAYOUT_ONE_PLUS_N = "1+n"
 

@@ -78,6 +78,8 @@ def test_leaked_partial_rotation_is_pointed_out(convert, command, target, rewrit
     ("changes", "reason"),
     [
         ({"drop": ["dflash.block_size"]}, "dflash.block_size: missing"),
+        ({"metadata": {"dflash.block_size": (10**9, U32)}}, "dflash.block_size: 1000000000"),
+        ({"metadata": {"dflash.block_count": (4 * 10**9, U32)}}, "dflash.block_count: 4000000000"),
         ({"drop": ["dflash.target_layers"]}, "dflash.target_layers: missing"),
         ({"drop": ["tokenizer.ggml.mask_token_id"]}, "tokenizer.ggml.mask_token_id: missing"),
         ({"drop": ["fc.weight"]}, "fc.weight: missing"),

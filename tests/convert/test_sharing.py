@@ -97,6 +97,14 @@ def test_target_without_the_mask_row(command, tmp_path):
     np.testing.assert_array_equal(stored, target_rows()[0][drafters.MASK_ID])
 
 
+def test_target_that_ends_before_the_last_piece_of_rows(command, tmp_path, monkeypatch):
+    monkeypatch.setattr("pydspark.convert.tensors.CHUNK_BYTES", 1024)
+    cut = write_target(tmp_path / "cut.gguf", n_rows=259)
+    folder = save_drafter(tmp_path / "checkpoint", make_drafter(with_copies=True))
+    result = command(folder, "--target", cut, "--dry-run")
+    assert result.code == 0 and "embedding: all 259 rows equal the target's" in result.out
+
+
 def test_missing_head_is_the_target_s_when_the_embedding_stays(convert):
     drafter = make_drafter(with_copies=True)
     drafter.weights["embed_tokens.weight"][17] = 0
@@ -104,6 +112,14 @@ def test_missing_head_is_the_target_s_when_the_embedding_stays(convert):
     path = convert(drafter)
     assert kept(path) == BOTH
     np.testing.assert_array_equal(read_gguf(path).tensors["output.weight"].all_values(), target_rows()[1])
+
+
+def test_missing_head_needs_a_target_head_of_the_same_shape(refused, tmp_path):
+    drafter = make_drafter(with_copies=True)
+    drafter.weights["embed_tokens.weight"][17] = 0
+    del drafter.weights["lm_head.weight"]
+    cut = write_target(tmp_path / "cut.gguf", n_rows=262)
+    assert "the target's cannot take its place" in refused(drafter, other_target=cut)
 
 
 def test_tied_drafter_writes_its_embedding_as_head(convert):
