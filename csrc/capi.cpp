@@ -6,8 +6,10 @@
 #include "capi-handles.h"
 #include "ggml.h"
 #include "model/device.h"
+#include "model/pairing.h"
 #include "spec/session.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -55,16 +57,25 @@ int32_t pds_device_get(int32_t index, pds_device_info * out, pds_error * error) 
     });
 }
 
-int32_t pds_memory_plan(const pds_gguf * gguf, const pds_model_params * model, const pds_session_params * session,
-                        pds_memory_report * out, pds_error * error) {
+int32_t pds_memory_plan(const pds_gguf * gguf, const pds_gguf * draft, const pds_model_params * model,
+                        const pds_session_params * session, pds_memory_report * out, pds_error * error) {
     return guard(error, [&] {
         PDS_REQUIRE(gguf && model && session && out, PDS_ERR_ARGUMENT, "pds_memory_plan: a null argument");
-        *out = {};
-        pds::target_model planned(gguf->file, *model);
-        planned.pretend();
-        planned.report_weights(*out);
-        pds::target_sequence sequence(planned, *session);
+        *out         = {};
+        auto planned = std::make_shared<pds::target_model>(gguf->file, *model);
+        planned->pretend();
+        planned->report_weights(*out);
+        std::unique_ptr<pds::draft_model> drafter;
+        if (draft != nullptr) {
+            drafter = std::make_unique<pds::draft_model>(draft->file, planned, *model);
+            drafter->pretend();
+            drafter->report_weights(*out);
+        }
+        pds::target_sequence sequence(*planned, drafter.get(), *session);
         sequence.report(*out);
+        if (drafter != nullptr) {
+            pds::draft_block(*drafter, sequence).report(*out);
+        }
     });
 }
 
@@ -90,10 +101,43 @@ int32_t pds_model_describe(const pds_gguf * gguf, pds_model_info * out, pds_erro
     });
 }
 
-int32_t pds_session_new(pds_model * model, const pds_session_params * params, pds_session ** out, pds_error * error) {
+int32_t pds_draft_load(const pds_gguf * gguf, const pds_model * target, const pds_model_params * params,
+                       pds_progress_fn progress, void * user, pds_draft ** out, pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(gguf && target && params && out, PDS_ERR_ARGUMENT, "pds_draft_load: a null argument");
+        auto          draft = std::make_shared<pds::draft_model>(gguf->file, target->model, *params);
+        pds::progress watched(progress, user);
+        draft->load(watched);
+        *out = new pds_draft{ std::move(draft) };
+    });
+}
+
+void pds_draft_free(pds_draft * draft) {
+    delete draft;
+}
+
+int32_t pds_draft_describe(const pds_gguf * draft, pds_draft_info * out, pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(draft && out, PDS_ERR_ARGUMENT, "pds_draft_describe: a null argument");
+        *out = pds::describe_draft(*draft->file);
+    });
+}
+
+int32_t pds_pair_check(const pds_gguf * target, const pds_gguf * draft, pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(target && draft, PDS_ERR_ARGUMENT, "pds_pair_check: a null argument");
+        pds::find_architecture(*target->file);
+        pds::require_pair(*target->file, *draft->file, pds::read_draft_hparams(*draft->file));
+    });
+}
+
+int32_t pds_session_new(pds_model * model, pds_draft * draft, const pds_session_params * params, pds_session ** out,
+                        pds_error * error) {
     return guard(error, [&] {
         PDS_REQUIRE(model && params && out, PDS_ERR_ARGUMENT, "pds_session_new: a null argument");
-        *out = new pds_session(model->model, *params);
+        PDS_REQUIRE(draft == nullptr || &draft->draft->target() == model->model.get(), PDS_ERR_ARGUMENT,
+                    "the drafter was loaded for another target");
+        *out = new pds_session(model->model, draft != nullptr ? draft->draft : nullptr, *params);
     });
 }
 
@@ -131,6 +175,10 @@ void pds_session_cancel(pds_session * session) {
     session->session.cancel();
 }
 
+void pds_session_cut(pds_session * session, int64_t n) {
+    session->session.cut(n);
+}
+
 void pds_session_reset(pds_session * session) {
     session->session.reset();
 }
@@ -139,16 +187,35 @@ int64_t pds_session_n_past(const pds_session * session) {
     return session->session.n_past();
 }
 
+namespace {
+
+std::vector<pds::tensor_tap> read_taps(const char ** names, int64_t n_names, float ** out, const int64_t * sizes) {
+    PDS_REQUIRE(n_names == 0 || (names && out && sizes), PDS_ERR_ARGUMENT, "inspect: a null argument");
+    std::vector<pds::tensor_tap> taps;
+    for (int64_t i = 0; i < n_names; i++) {
+        taps.push_back({ names[i], out[i], static_cast<size_t>(sizes[i]) });
+    }
+    return taps;
+}
+
+} // namespace
+
 int32_t pds_session_inspect(pds_session * session, const int32_t * tokens, int64_t n_tokens, const char ** names,
                             int64_t n_names, float ** out, const int64_t * sizes, pds_error * error) {
     return guard(error, [&] {
-        PDS_REQUIRE(session && tokens && n_tokens >= 0 && (n_names == 0 || (names && out && sizes)), PDS_ERR_ARGUMENT,
-                    "pds_session_inspect: a null argument");
-        std::vector<pds::tensor_tap> taps;
-        for (int64_t i = 0; i < n_names; i++) {
-            taps.push_back({ names[i], out[i], static_cast<size_t>(sizes[i]) });
-        }
+        PDS_REQUIRE(session && tokens && n_tokens >= 0, PDS_ERR_ARGUMENT, "pds_session_inspect: a null argument");
         pds::progress watched = session->session.make_progress(nullptr, nullptr);
-        session->session.inspect({ tokens, static_cast<size_t>(n_tokens) }, taps, watched);
+        session->session.inspect({ tokens, static_cast<size_t>(n_tokens) }, read_taps(names, n_names, out, sizes),
+                                 watched);
+    });
+}
+
+int32_t pds_session_inspect_draft(pds_session * session, int32_t anchor, int32_t n, int32_t * ids, const char ** names,
+                                  int64_t n_names, float ** out, const int64_t * sizes, pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(session && ids, PDS_ERR_ARGUMENT, "pds_session_inspect_draft: a null argument");
+        pds::progress watched = session->session.make_progress(nullptr, nullptr);
+        const auto drafted = session->session.inspect_draft(anchor, n, read_taps(names, n_names, out, sizes), watched);
+        std::copy(drafted.begin(), drafted.end(), ids);
     });
 }

@@ -122,7 +122,10 @@ typedef struct pds_session_params {
     int32_t n_threads_batch;
     int32_t type_k; // ggml type numbers of the attention cache
     int32_t type_v;
-    int32_t flash_attn; // 0 = attention from plain operations
+    int32_t flash_attn;   // 0 = attention from plain operations
+    int32_t verify_exact; // 1 = rows of a verified batch are computed just as single tokens are
+    int32_t type_k_draft; // of the drafter's cache
+    int32_t type_v_draft;
 } pds_session_params;
 
 typedef struct pds_memory_line {
@@ -140,9 +143,9 @@ typedef struct pds_memory_report {
     pds_memory_line lines[8];
 } pds_memory_report;
 
-// What loading would take, without loading.
-int32_t pds_memory_plan(const pds_gguf * gguf, const pds_model_params * model, const pds_session_params * session,
-                        pds_memory_report * out, pds_error * error);
+// What loading would take, without loading. draft: null for plain decoding.
+int32_t pds_memory_plan(const pds_gguf * gguf, const pds_gguf * draft, const pds_model_params * model,
+                        const pds_session_params * session, pds_memory_report * out, pds_error * error);
 
 int32_t pds_model_load(const pds_gguf * gguf, const pds_model_params * params, pds_progress_fn progress, void * user,
                        pds_model ** out, pds_error * error);
@@ -164,13 +167,51 @@ typedef struct pds_model_info {
 // Reads hyper-parameters only.
 int32_t pds_model_describe(const pds_gguf * gguf, pds_model_info * out, pds_error * error);
 
+// ---- drafter ----
+
+typedef struct pds_draft pds_draft;
+
+// A drafter for a loaded target. PDS_ERR_PAIR lists every reason why the two do not belong together.
+int32_t pds_draft_load(const pds_gguf * gguf, const pds_model * target, const pds_model_params * params,
+                       pds_progress_fn progress, void * user, pds_draft ** out, pds_error * error);
+void    pds_draft_free(pds_draft * draft);
+
+typedef struct pds_draft_info {
+    int32_t n_layer;
+    int32_t n_embd;
+    int32_t block_size;
+    int32_t n_slots; // tokens that a block can propose
+    int32_t mask_token_id;
+    int32_t anchor_first; // 1 = slot i predicts the token after the anchor by i + 1 (DSpark's layout)
+    int32_t has_markov_head;
+    int32_t has_confidence;
+    int32_t borrows_embedding; // 1 = the target's
+    int32_t borrows_head;
+    int32_t n_target_layers;
+    int32_t target_layers[64]; // whose outputs are the features
+    int64_t n_bytes;
+} pds_draft_info;
+
+// Reads hyper-parameters only.
+int32_t pds_draft_describe(const pds_gguf * draft, pds_draft_info * out, pds_error * error);
+// PDS_ERR_PAIR lists every reason why the two do not belong together.
+int32_t pds_pair_check(const pds_gguf * target, const pds_gguf * draft, pds_error * error);
+
 // ---- session: one sequence on one model ----
 
 typedef struct pds_session pds_session;
 
-int32_t pds_session_new(pds_model * model, const pds_session_params * params, pds_session ** out, pds_error * error);
+// draft: null for plain decoding.
+int32_t pds_session_new(pds_model * model, pds_draft * draft, const pds_session_params * params, pds_session ** out,
+                        pds_error * error);
 void    pds_session_free(pds_session * session);
 void    pds_session_memory(const pds_session * session, pds_memory_report * out);
+
+enum {
+    PDS_DRAFT_PROBABILISTIC = 0, // drawn at random: accepted as often as can be
+    PDS_DRAFT_GREEDY        = 1, // the likeliest token
+    PDS_DRAFT_COUPLED       = 2, // same seed, same text as without drafter; also changes how plain decoding draws
+};
 
 typedef struct pds_request {
     const int32_t * tokens; // [n_tokens] the whole prompt
@@ -192,6 +233,11 @@ typedef struct pds_request {
     const int32_t * bias_ids;      // [n_bias]
     const float *   bias_values;   // [n_bias] added to the logits; -inf bans
     int64_t         n_bias;
+
+    int32_t n_draft_max;    // most tokens to draft per round; 0 = plain decoding, -1 = as many as the drafter can
+    float   draft_conf_min; // a round drafts up to the first token that the drafter trusts less
+    int32_t draft_sampling; // PDS_DRAFT_*
+    int32_t block_verify;   // 1 = accept whole blocks at once, 0 = token by token; both are exact
 
     int32_t logprobs;     // 1 = report log-probabilities
     int32_t top_logprobs; // 0..20 alternatives per token
@@ -221,8 +267,15 @@ typedef struct pds_stats {
     double  prompt_ms;
     int64_t predicted_n;
     double  predicted_ms;
-    double  host_ms; // of predicted_ms, outside the graph
+    double  host_ms; // of predicted_ms, outside of graphs
     int64_t n_rounds;
+    int64_t draft_rounds;     // rounds that ran the drafter
+    int64_t draft_n;          // drafted tokens that were verified
+    int64_t draft_n_accepted; // of these, emitted
+    double  draft_ms;
+    double  verify_ms;
+    int64_t drafted_at[32]; // by position in the block
+    int64_t accepted_at[32];
 } pds_stats;
 
 // Evaluates the prompt. After an error or a cancel the session holds what was evaluated and can start again.
@@ -232,6 +285,8 @@ int32_t pds_session_step(pds_session * session, pds_step * out, pds_error * erro
 void    pds_session_stats(const pds_session * session, pds_stats * out);
 // From any thread: the running start or step ends soon with PDS_ERR_CANCELLED; without one the next is not affected.
 void pds_session_cancel(pds_session * session);
+// Keeps at most the first n tokens of the sequence and ends the request.
+void pds_session_cut(pds_session * session, int64_t n);
 // Forgets the sequence.
 void pds_session_reset(pds_session * session);
 // Tokens whose state is held, for the next request to share.
@@ -241,6 +296,10 @@ int64_t pds_session_n_past(const pds_session * session);
 // out[i]: [sizes[i]] floats, sizes in elements.
 int32_t pds_session_inspect(pds_session * session, const int32_t * tokens, int64_t n_tokens, const char ** names,
                             int64_t n_names, float ** out, const int64_t * sizes, pds_error * error);
+// The same for the drafter: the n likeliest tokens after an anchor, ids: [n]. The sequence is not changed.
+// Names: "draft_hidden" [n_embd, n], "draft_base" [n_rows, n], "draft_logits-<i>" [n_rows], "draft_confidence-<i>" [1].
+int32_t pds_session_inspect_draft(pds_session * session, int32_t anchor, int32_t n, int32_t * ids, const char ** names,
+                                  int64_t n_names, float ** out, const int64_t * sizes, pds_error * error);
 
 // [cdef end]
 

@@ -20,6 +20,12 @@ INT32_MAX = 2**31 - 1
 MAX_TOP_LOGPROBS = 20  # room in the core's step record
 RANDOM_SEED = 0xFFFFFFFF  # in place of a seed: another one each time
 
+VERIFY_MODES = ("exact", "fast")
+# numbers of PDS_DRAFT_* by name
+DRAFT_SAMPLING = {"probabilistic": 0, "greedy": 1, "coupled": 2}
+DRAFT_ACCEPT = ("block", "token")
+DEFAULT_DRAFT_MAX = 3  # tokens per round without a confidence threshold
+
 # ggml type numbers that an attention cache can have
 CACHE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "bf16": 30}
 
@@ -36,6 +42,7 @@ class Option:
         optional: None is allowed.
         flags: spellings on the command line.
         env: name in the environment.
+        choices: the only values of a ``str``.
     """
 
     kind: type
@@ -46,6 +53,7 @@ class Option:
     optional: bool = False
     flags: tuple[str, ...] = ()
     env: str | None = None
+    choices: Iterable[str] = ()
 
 
 def _option(default: Any, kind: type, help: str, **more: Any) -> Any:
@@ -66,6 +74,8 @@ def checked(name: str, value: Any, option: Option) -> Any:
     if value is None and option.optional or option.kind is object:
         return value
     value = _converted(name, value, option.kind)
+    if option.choices and value not in option.choices:
+        raise ArgumentError(f"{name} must be one of {', '.join(option.choices)}, not {value!r}")
     if option.kind in (bool, str):
         return value
     low = -math.inf if option.low is None else option.low
@@ -154,14 +164,26 @@ class ModelParams:
         flags=("-ctv", "--cache-type-v"), env="LLAMA_ARG_CACHE_TYPE_V",
     )
     flash_attn: bool = _option(
-        False, bool, "attention as one fused operation", flags=("-fa", "--flash-attn"), env="LLAMA_ARG_FLASH_ATTN",
+        True, bool, "attention as one fused operation", flags=("-fa", "--flash-attn"), env="LLAMA_ARG_FLASH_ATTN",
+    )
+    verify: str = _option(
+        "exact", str, "exact: drafted tokens are checked just as single tokens are computed; fast: by batch kernels",
+        choices=VERIFY_MODES, flags=("--spec-verify",), env="DSPARK_ARG_SPEC_VERIFY",
+    )
+    type_k_draft: int | str | None = _option(
+        None, object, "type of the drafter's cached keys", flags=("-ctkd", "--cache-type-k-draft"),
+        env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K",
+    )
+    type_v_draft: int | str | None = _option(
+        None, object, "type of the drafter's cached values", flags=("-ctvd", "--cache-type-v-draft"),
+        env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V",
     )
     # fmt: on
 
     def __post_init__(self) -> None:
         _check_fields(self)
-        object.__setattr__(self, "type_k", cache_type("type_k", self.type_k))
-        object.__setattr__(self, "type_v", cache_type("type_v", self.type_v))
+        for name in ("type_k", "type_v", "type_k_draft", "type_v_draft"):
+            object.__setattr__(self, name, cache_type(name, getattr(self, name)))
 
 
 def cache_type(name: str, value: int | str | None) -> int:
@@ -236,6 +258,24 @@ class SamplingParams:
     logprobs: bool = _option(False, bool, "report the log-probability of each token")
     top_logprobs: int = _option(
         0, int, "report that many likeliest tokens for each position", low=0, high=MAX_TOP_LOGPROBS,
+    )
+    n_draft_max: int | None = _option(
+        None, int, "most tokens to draft per round; 0 = none; not given = the whole block with draft_conf_min, else 3",
+        low=0, high=INT32_MAX, optional=True, flags=("--spec-draft-n-max",), env="LLAMA_ARG_SPEC_DRAFT_N_MAX",
+    )
+    draft_conf_min: float = _option(
+        0.0, float, "draft up to the first token that the drafter trusts less than this; 0 = off",
+        low=0.0, high=1.0, flags=("--spec-draft-conf-min", "--spec-draft-p-min", "--draft-p-min"),
+        env="LLAMA_ARG_SPEC_DRAFT_P_MIN",
+    )
+    draft_sampling: str = _option(
+        "probabilistic", str, "how drafts are drawn: at random, as the likeliest token, or so that a seed gives the same "
+        "text with and without drafter", choices=DRAFT_SAMPLING, flags=("--spec-draft-sampling",),
+        env="LLAMA_ARG_SPEC_DRAFT_SAMPLING",
+    )
+    draft_accept: str = _option(
+        "block", str, "how drafts are accepted: whole blocks at once, or token by token; both are exact",
+        choices=DRAFT_ACCEPT, flags=("--spec-draft-accept",), env="DSPARK_ARG_SPEC_DRAFT_ACCEPT",
     )
     # fmt: on
     max_new_tokens: InitVar[int | None] = None

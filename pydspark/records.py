@@ -54,6 +54,24 @@ class ModelInfo:
 
 
 @dataclass(frozen=True)
+class DraftInfo:
+    """What a drafter file holds. ``target_layers`` are the target's layers whose outputs it reads."""
+
+    n_layer: int
+    n_embd: int
+    block_size: int
+    n_slots: int
+    mask_token_id: int
+    anchor_first: bool
+    has_markov_head: bool
+    has_confidence: bool
+    borrows_embedding: bool
+    borrows_head: bool
+    target_layers: tuple[int, ...]
+    n_bytes: int
+
+
+@dataclass(frozen=True)
 class MemoryLine:
     """Bytes on one device. ``mapped`` is the part of ``weights`` that stays in the mapped file."""
 
@@ -116,7 +134,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Stats:
-    """Counts and milliseconds of the running or last generation."""
+    """Counts and milliseconds of the running or last generation.
+
+    ``draft_n`` counts drafted tokens that were verified, ``drafted_at`` and ``accepted_at`` by position in the block.
+    """
 
     prompt_n: int
     cache_n: int
@@ -125,6 +146,13 @@ class Stats:
     predicted_ms: float
     host_ms: float
     n_rounds: int
+    draft_rounds: int = 0
+    draft_n: int = 0
+    draft_n_accepted: int = 0
+    draft_ms: float = 0.0
+    verify_ms: float = 0.0
+    drafted_at: tuple[int, ...] = ()
+    accepted_at: tuple[int, ...] = ()
 
 
 class SessionLike(Protocol):
@@ -133,5 +161,7 @@ class SessionLike(Protocol):
     def start(self, request: Request, progress: Progress | None = None) -> None: ...
 
     def step(self) -> Step: ...
+
+    def cut(self, n: int) -> None: ...
 
     def stats(self) -> Stats: ...

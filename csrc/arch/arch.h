@@ -1,6 +1,8 @@
 // Target architectures: what each one reads from a file, which tensors it has, and how its graph is built.
 #pragma once
 
+#include "arch/linear.h"
+#include "graph/attention.h"
 #include "graph/graph-context.h"
 #include "memory/kv-cache.h"
 #include "model/hparams.h"
@@ -10,13 +12,6 @@
 #include <vector>
 
 namespace pds {
-
-// y = (weight x) * scale + bias; bias and scale are null where the file has none.
-struct linear_weight {
-    ggml_tensor * weight = nullptr; // [n_in, n_out]
-    ggml_tensor * scale  = nullptr; // [1]
-    ggml_tensor * bias   = nullptr; // [n_out]
-};
 
 struct target_layer {
     ggml_tensor * attn_norm = nullptr; // [n_embd]
@@ -43,7 +38,7 @@ struct target_tensors {
 
 struct build_options {
     const kv_cache & cache;
-    bool             fused_attention;
+    attention_form   attention;
 };
 
 struct architecture {

@@ -10,39 +10,6 @@ namespace pds {
 
 namespace {
 
-// Reads "<prefix><name>.weight" with its optional scale and bias.
-class linear_reader {
-  public:
-    linear_reader(weights & w, std::string prefix, int32_t layer, bool biases)
-        : w_(w), prefix_(std::move(prefix)), layer_(layer), biases_(biases) {}
-
-    linear_weight find(const char * name, int64_t n_in, int64_t n_out) {
-        const std::string base = prefix_ + name;
-        linear_weight     result;
-        result.weight = w_.find(base + ".weight", { n_in, n_out }, weight_use::mul_mat, layer_);
-        if (result.weight != nullptr) {
-            result.scale = w_.find(base + ".scale", { 1 }, weight_use::element_wise, layer_);
-            result.bias  = biases_ ? w_.find(base + ".bias", { n_out }, weight_use::element_wise, layer_) : nullptr;
-        }
-        return result;
-    }
-
-    linear_weight require(const char * name, int64_t n_in, int64_t n_out) {
-        w_.require(prefix_ + name + ".weight", { n_in, n_out }, weight_use::mul_mat, layer_);
-        return find(name, n_in, n_out);
-    }
-
-    ggml_tensor * norm(const char * name, int64_t n) {
-        return w_.require(prefix_ + name + ".weight", { n }, weight_use::element_wise, layer_);
-    }
-
-  private:
-    weights &   w_;
-    std::string prefix_;
-    int32_t     layer_;
-    bool        biases_;
-};
-
 target_layer list_layer(weights & w, const target_hparams & hp, const dense_options & dense, int32_t il) {
     const auto    i        = static_cast<size_t>(il);
     const int64_t n_embd   = hp.n_embd;
@@ -71,14 +38,6 @@ target_layer list_layer(weights & w, const target_hparams & hp, const dense_opti
     layer.ffn_up      = read.require("ffn_up", n_embd, n_ff);
     layer.ffn_down    = read.require("ffn_down", n_ff, n_embd);
     return layer;
-}
-
-ggml_tensor * apply(graph_context & g, const linear_weight & linear, ggml_tensor * x) {
-    ggml_tensor * y = ggml_mul_mat(g.ctx, linear.weight, x);
-    if (linear.scale != nullptr) {
-        y = ggml_mul(g.ctx, y, linear.scale);
-    }
-    return linear.bias != nullptr ? ggml_add(g.ctx, y, linear.bias) : y;
 }
 
 struct projections {
@@ -114,7 +73,7 @@ ggml_tensor * attention_block(graph_context & g, const target_hparams & hp, cons
                                       hp.head_dim_k,
                                       hp.head_dim_v,
                                       1.0f / std::sqrt(static_cast<float>(hp.head_dim_k)),
-                                      options.fused_attention };
+                                      options.attention };
     auto [q, k, v]                = project(g, layer, x, params);
     if (dense.qk_norm) {
         q = g.name(rms_norm(g, q, layer.q_norm, hp.rms_eps), "Qcur_normed", il);
@@ -124,10 +83,12 @@ ggml_tensor * attention_block(graph_context & g, const target_hparams & hp, cons
         return ggml_rope_ext(g.ctx, heads, g.inputs.pos, t.rope_freqs, hp.n_rot, dense.rope_mode, hp.n_ctx_train,
                              hp.rope_freq_base, hp.rope_freq_scale, 0.0f, 1.0f, 32.0f, 1.0f);
     };
-    q                   = g.name(rotate(q), "Qcur", il);
-    k                   = g.name(rotate(k), "Kcur", il);
-    v                   = g.name(v, "Vcur", il);
-    ggml_tensor * heads = attention(g, options.cache.layer(il), q, k, v, params, il);
+    q = g.name(rotate(q), "Qcur", il);
+    k = g.name(rotate(k), "Kcur", il);
+    v = g.name(v, "Vcur", il);
+    g.expand(q);
+    store_kv(g, options.cache.layer(il), k, v);
+    ggml_tensor * heads = g.name(attend(g, options.cache.layer(il), q, g.inputs.mask, params), "kqv_out", il);
     return g.name(apply(g, layer.attn_output, heads), "attn_out", il);
 }
 
@@ -162,8 +123,9 @@ void build_dense(graph_context & g, const target_hparams & hp, const target_tens
     ggml_tensor * x = g.name(ggml_get_rows(g.ctx, t.token_embd, g.inputs.tokens), "inp_embd"); // [n_embd, n_tokens]
     for (int32_t il = 0; il < hp.n_layer; il++) {
         const target_layer & layer = t.layers[static_cast<size_t>(il)];
-        ggml_tensor *        cur   = g.name(rms_norm(g, x, layer.attn_norm, hp.rms_eps), "attn_norm", il);
-        cur                        = attention_block(g, hp, t, cur, options, dense, il);
+        g.offer_feature(x, il);
+        ggml_tensor * cur = g.name(rms_norm(g, x, layer.attn_norm, hp.rms_eps), "attn_norm", il);
+        cur               = attention_block(g, hp, t, cur, options, dense, il);
         if (il == hp.n_layer - 1 && g.shape.n_outputs < g.shape.n_tokens) { // the rest is needed for these rows only
             cur = ggml_get_rows(g.ctx, cur, g.inputs.out_ids);
             x   = ggml_get_rows(g.ctx, x, g.inputs.out_ids);

@@ -8,7 +8,10 @@ namespace pds {
 
 namespace {
 
-constexpr size_t nodes_per_layer = 64; // generous: a dense layer has about 30
+// generous: a dense layer has about 30 nodes, and 12 more for each row that is attended to by itself
+constexpr size_t nodes_per_layer   = 64;
+constexpr size_t nodes_per_row     = 16;
+constexpr size_t nodes_for_drafter = 512;
 
 target_hparams read_hparams(const gguf_file & gguf_, const architecture & arch_) {
     target_hparams hp = read_common_hparams(gguf_);
@@ -16,28 +19,12 @@ target_hparams read_hparams(const gguf_file & gguf_, const architecture & arch_)
     return hp;
 }
 
-// A tensor that nobody uses would mean that the model is computed differently from what its author meant.
-void refuse_unused(const gguf_file & gguf_, const weights & placed_) {
-    const std::vector<std::string> names = placed_.unused();
-    if (names.empty()) {
-        return;
-    }
-    std::string list;
-    for (size_t i = 0; i < names.size() && i < 5; i++) {
-        list += (i == 0 ? "" : ", ") + names[i];
-    }
-    throw error(PDS_ERR_UNSUPPORTED,
-                format("%s: %zu tensors_ that architecture '%s' does not have here: %s%s", gguf_.path().c_str(),
-                       names.size(), std::string(gguf_.architecture()).c_str(), list.c_str(),
-                       names.size() > 5 ? ", ..." : ""));
-}
-
 } // namespace
 
 target_model::target_model(std::shared_ptr<const gguf_file> file, const pds_model_params & params)
     : hparams(read_hparams(*file, find_architecture(*file))), gguf_(std::move(file)), arch_(find_architecture(*gguf_)),
       placed_(gguf_, params, hparams.n_layer), tensors_(arch_.list_tensors(placed_, hparams)) {
-    refuse_unused(*gguf_, placed_);
+    placed_.refuse_unused({});
 }
 
 pds_model_info target_model::describe() const {
@@ -75,9 +62,13 @@ std::vector<const device *> target_model::used_devices() const {
 }
 
 std::unique_ptr<graph_context> target_model::build(const graph_shape & shape, const build_options & options,
-                                                   std::set<std::string> taps) const {
-    const size_t max_nodes = nodes_per_layer * static_cast<size_t>(hparams.n_layer + 2);
+                                                   std::set<std::string>        taps,
+                                                   const std::vector<int32_t> & feature_layers) const {
+    const size_t rows = options.attention == attention_form::fused_by_row ? static_cast<size_t>(shape.n_tokens) : 1;
+    const size_t max_nodes = (nodes_per_layer + nodes_per_row * rows) * static_cast<size_t>(hparams.n_layer + 2) +
+                             nodes_for_drafter * (1 + feature_layers.size());
     auto         g         = std::make_unique<graph_context>(shape, max_nodes, std::move(taps));
+    g->feature_layers      = feature_layers;
     arch_.build(*g, hparams, tensors_, options);
     return g;
 }

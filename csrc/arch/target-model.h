@@ -20,11 +20,15 @@ class target_model {
     pds_model_info describe() const;
     void           report_weights(pds_memory_report & out) const { placed_.report(out); }
 
+    const gguf_file &      gguf() const { return *gguf_; }
+    const target_tensors & tensors() const { return tensors_; }
+
     // One entry per layer, for a cache beside the layer's weights.
     std::vector<kv_layer_shape>    kv_shapes() const;
     std::vector<const device *>    used_devices() const;
     std::unique_ptr<graph_context> build(const graph_shape & shape, const build_options & options,
-                                         std::set<std::string> taps = {}) const;
+                                         std::set<std::string>        taps           = {},
+                                         const std::vector<int32_t> & feature_layers = {}) const;
 
     const target_hparams hparams;
 

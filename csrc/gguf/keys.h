@@ -18,6 +18,8 @@ inline constexpr std::string_view split_tensors = "split.tensors.count"; // of a
 
 // the vocabulary, as far as the core needs it: how many tokens there are, and which must never be emitted
 inline constexpr std::string_view tokens        = "tokenizer.ggml.tokens";
+inline constexpr std::string_view merges        = "tokenizer.ggml.merges";
+inline constexpr std::string_view pre           = "tokenizer.ggml.pre";
 inline constexpr std::string_view token_type    = "tokenizer.ggml.token_type";
 inline constexpr std::string_view mask_token_id = "tokenizer.ggml.mask_token_id";
 
@@ -37,6 +39,21 @@ inline constexpr std::string_view rope_scale_linear   = "rope.scale_linear"; // 
 inline constexpr std::string_view rope_scaling_type   = "rope.scaling.type";
 inline constexpr std::string_view rope_scaling_factor = "rope.scaling.factor";
 inline constexpr std::string_view n_expert            = "expert_count";
+
+// of a drafter, below "dflash."
+inline constexpr std::string_view block_size              = "block_size";
+inline constexpr std::string_view target_layers           = "target_layers";
+inline constexpr std::string_view sample_from_anchor      = "sample_from_anchor";
+inline constexpr std::string_view sliding_window          = "attention.sliding_window";
+inline constexpr std::string_view sliding_window_pattern  = "attention.sliding_window_pattern";
+inline constexpr std::string_view attention_causal        = "attention.causal";
+inline constexpr std::string_view attention_value_scale   = "attention.value_scale";
+inline constexpr std::string_view embedding_scale         = "embedding_scale";
+inline constexpr std::string_view logit_scale             = "logit_scale";
+inline constexpr std::string_view final_logit_softcapping = "final_logit_softcapping";
+
+// ours, in drafter files that dspark-convert wrote
+inline constexpr std::string_view draft_mask_embd = "dspark.noise_embd";
 
 } // namespace keys
 

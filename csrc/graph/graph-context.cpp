@@ -33,16 +33,28 @@ ggml_tensor * graph_context::name(ggml_tensor * tensor, const char * base, int32
         ggml_set_name(tensor, base);
     }
     if (taps_.count(ggml_get_name(tensor)) != 0) {
-        ggml_set_output(tensor);
-        expand(tensor);
+        keep(tensor);
     }
     return tensor;
 }
 
-void graph_context::set_output(ggml_tensor * tensor) {
-    logits = tensor;
+void graph_context::keep(ggml_tensor * tensor) {
     ggml_set_output(tensor);
     expand(tensor);
+}
+
+void graph_context::set_output(ggml_tensor * tensor) {
+    logits = tensor;
+    keep(tensor);
+}
+
+void graph_context::offer_feature(ggml_tensor * x, int32_t layer) {
+    features.resize(feature_layers.size(), nullptr);
+    for (size_t i = 0; i < feature_layers.size(); i++) {
+        if (feature_layers[i] == layer) {
+            features[i] = x;
+        }
+    }
 }
 
 } // namespace pds

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace pds {
 
@@ -14,6 +15,7 @@ struct graph_shape {
     int32_t n_tokens;  // rows of the batch
     int32_t n_outputs; // rows whose logits are wanted
     int32_t n_kv;      // cache rows that attention reads
+    int32_t n_low = 0; // leading batch rows that, decoded alone, would read one step of cache rows less
 
     bool operator==(const graph_shape &) const = default;
 };
@@ -28,14 +30,18 @@ struct graph_inputs {
 
 class graph_context {
   public:
-    // taps_: names of tensors ("l_out-3") that stay readable after the graph has run.
-    graph_context(const graph_shape & shape, size_t max_nodes, std::set<std::string> taps_ = {});
+    // taps: names of tensors ("l_out-3") that stay readable after the graph has run.
+    graph_context(const graph_shape & shape, size_t max_nodes, std::set<std::string> taps = {});
 
     // Names a tensor as llama.cpp does ("attn_norm-3"), which also makes it tappable.
     ggml_tensor * name(ggml_tensor * tensor, const char * base, int32_t layer = -1);
     // Puts a tensor, and what it needs, in the order of execution.
     void expand(ggml_tensor * tensor) { ggml_build_forward_expand(graph, tensor); }
+    // Keeps a tensor readable after the graph has run.
+    void keep(ggml_tensor * tensor);
     void set_output(ggml_tensor * logits);
+    // The residual stream x [n_embd, n_tokens] in front of a layer: kept if a drafter asked for it.
+    void offer_feature(ggml_tensor * x, int32_t layer);
 
     const graph_shape shape;
     graph_inputs      inputs;
@@ -44,6 +50,9 @@ class graph_context {
     ggml_context *    ctx;
     ggml_cgraph *     graph;
     ggml_tensor *     logits = nullptr; // F32 [n_vocab_rows, n_outputs]
+
+    std::vector<int32_t>       feature_layers; // layers whose input is wanted
+    std::vector<ggml_tensor *> features;       // those inputs, in that order: F32 [n_embd, n_tokens]
 
   private:
     std::set<std::string> taps_;

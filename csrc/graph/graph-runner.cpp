@@ -15,12 +15,12 @@ ggml_backend_sched_ptr new_scheduler(const backends & backends, const graph_cont
 
 } // namespace
 
-graph_runner::graph_runner(const backends & backends, std::unique_ptr<graph_context> description)
-    : desc_(std::move(description)), cpu_(backends.cpu()) {
-    input_buffer_.reset(ggml_backend_alloc_ctx_tensors(desc_->owned_inputs.get(), cpu_));
+graph_runner::graph_runner(backends & backends, std::unique_ptr<graph_context> description)
+    : desc_(std::move(description)), backends_(backends) {
+    input_buffer_.reset(ggml_backend_alloc_ctx_tensors(desc_->owned_inputs.get(), backends.cpu()));
     bool allocated = input_buffer_ != nullptr;
     if (backends.all().size() == 1) {
-        allocator_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(cpu_)));
+        allocator_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(backends.cpu())));
         allocated = allocated && ggml_gallocr_alloc_graph(allocator_.get(), desc_->graph);
     } else {
         scheduler_ = new_scheduler(backends, *desc_);
@@ -43,9 +43,13 @@ std::vector<size_t> graph_runner::measure(const backends & backends, const graph
     return sizes;
 }
 
-void graph_runner::run() {
+void graph_runner::run(int32_t n_threads, progress & progress) {
+    progress.check();
+    backends_.set_threads(n_threads);
+    backends_.set_progress(&progress);
     const ggml_status status = scheduler_ != nullptr ? ggml_backend_sched_graph_compute(scheduler_.get(), desc_->graph)
-                                                     : ggml_backend_graph_compute(cpu_, desc_->graph);
+                                                     : ggml_backend_graph_compute(backends_.cpu(), desc_->graph);
+    backends_.set_progress(nullptr);
     PDS_REQUIRE(status != GGML_STATUS_ABORTED, PDS_ERR_CANCELLED, "cancelled");
     PDS_REQUIRE(status != GGML_STATUS_ALLOC_FAILED, PDS_ERR_MEMORY, "the working memory of a graph is too small");
     PDS_REQUIRE(status == GGML_STATUS_SUCCESS, PDS_ERR_INTERNAL, "a graph failed: %s", ggml_status_to_string(status));

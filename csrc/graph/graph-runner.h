@@ -11,13 +11,13 @@ namespace pds {
 class graph_runner {
   public:
     // Allocates the inputs and the intermediate results.
-    graph_runner(const backends & backends, std::unique_ptr<graph_context> description);
+    graph_runner(backends & backends, std::unique_ptr<graph_context> description);
 
     // Bytes per backend that a graph would take, in the order of backends.all(). Nothing is allocated.
     static std::vector<size_t> measure(const backends & backends, const graph_context & description);
 
-    // Throws error(PDS_ERR_CANCELLED) when progress said stop.
-    void run();
+    // Throws error(PDS_ERR_CANCELLED) when progress says stop, before or while the graph runs.
+    void run(int32_t n_threads, progress & progress);
 
     const graph_context & description() const { return *desc_; }
 
@@ -28,7 +28,7 @@ class graph_runner {
 
   private:
     std::unique_ptr<graph_context> desc_;
-    ggml_backend_t                 cpu_;
+    backends &                     backends_;
     ggml_backend_buffer_ptr        input_buffer_;
     ggml_gallocr_ptr               allocator_; // only the CPU works
     ggml_backend_sched_ptr         scheduler_; // several backends work

@@ -9,10 +9,9 @@ namespace pds {
 
 namespace {
 
-constexpr int64_t row_step = 256;
-
 int64_t round_up(int64_t n) {
-    return (n + row_step - 1) / row_step * row_step;
+    constexpr int64_t step = kv_cache::row_step;
+    return (n + step - 1) / step * step;
 }
 
 void check_type(ggml_type type, int64_t n_embd, const char * which) {
@@ -98,7 +97,7 @@ void kv_cache::report(pds_memory_report & out) const {
 }
 
 int32_t kv_cache::visible_rows(int64_t n) const {
-    return static_cast<int32_t>(std::max(round_up(n), row_step));
+    return static_cast<int32_t>(round_up(std::max<int64_t>(n, 1)));
 }
 
 } // namespace pds

@@ -35,7 +35,9 @@ class kv_cache : public memory {
 
     const kv_layer & layer(int32_t il) const { return layers_[static_cast<size_t>(il)]; }
 
-    // Rows that a graph reads when n positions are in use: a multiple of 256, so that graphs can be reused.
+    // Graphs read a multiple of this many rows, so that they can be reused.
+    static constexpr int32_t row_step = 256;
+    // Rows that a graph reads when n positions are in use.
     int32_t visible_rows(int64_t n) const;
 
   private:

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
 
 namespace pds {
 
@@ -108,20 +107,24 @@ weights::tensor_group & weights::group_for(const device & owner, ggml_backend_bu
     return groups_.back();
 }
 
-std::vector<std::string> weights::unused() const {
+void weights::refuse_unused(const std::set<std::string> & known) const {
     std::set<const gguf_tensor *> used;
     for (const tensor_group & group : groups_) {
         for (const placed_tensor & item : group.items) {
             used.insert(item.source);
         }
     }
-    std::vector<std::string> names;
+    size_t      n_unused = 0;
+    std::string list;
     for (const gguf_tensor & tensor : gguf_->tensors()) {
-        if (used.count(&tensor) == 0) {
-            names.push_back(tensor.name);
+        if (used.count(&tensor) == 0 && known.count(tensor.name) == 0) {
+            list += n_unused < 5 ? (n_unused == 0 ? "" : ", ") + tensor.name : "";
+            n_unused++;
         }
     }
-    return names;
+    PDS_REQUIRE(n_unused == 0, PDS_ERR_UNSUPPORTED, "%s: %zu tensors that architecture '%s' does not have here: %s%s",
+                gguf_->path().c_str(), n_unused, std::string(gguf_->architecture()).c_str(), list.c_str(),
+                n_unused > 5 ? ", ..." : "");
 }
 
 void weights::report(pds_memory_report & out) const {

@@ -9,6 +9,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,9 @@ class weights {
     // Where the weights, caches and graphs of a layer belong.
     const device & device_of(int32_t layer) const;
 
-    // Names of tensors in the file that nobody asked for.
-    std::vector<std::string> unused() const;
+    // Throws error(PDS_ERR_UNSUPPORTED) if the file has tensors that nobody asked for, other than those in known: it
+    // would mean that the model is computed differently from what its author meant.
+    void refuse_unused(const std::set<std::string> & known) const;
 
     // Adds what the weights take.
     void report(pds_memory_report & out) const;

@@ -144,6 +144,20 @@ int32_t sampler::draw(std::span<const candidate> candidates, double u) {
     return candidates.back().id; // only by rounding: u < 1, so u * total is at most total
 }
 
+int32_t sampler::draw_coupled(std::span<const candidate> candidates, uint64_t seed, uint64_t position) {
+    int32_t best       = candidates.front().id;
+    double  best_score = -std::numeric_limits<double>::infinity();
+    for (const candidate & c : candidates) {
+        const double u     = uniform(seed, purpose::gumbel, position, static_cast<uint32_t>(c.id));
+        const double score = std::log(static_cast<double>(c.p)) - std::log(-std::log(u));
+        if (score > best_score || (score == best_score && c.id < best)) {
+            best       = c.id;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
 int32_t sampler::sample(std::span<const float> logits, uint64_t position) {
     return draw(distribution_at(logits, static_cast<int64_t>(position)),
                 uniform(params_.seed, purpose::target_draw, position));

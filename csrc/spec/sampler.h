@@ -45,6 +45,10 @@ class sampler {
     // Inverse of the cumulative distribution at u in (0, 1). The p need not add up to exactly 1.
     static int32_t draw(std::span<const candidate> candidates, double u);
 
+    // The Gumbel-max draw: the same noise belongs to a token of a position whatever the distribution, so that two
+    // similar distributions mostly give the same token. Ties by lower id.
+    static int32_t draw_coupled(std::span<const candidate> candidates, uint64_t seed, uint64_t position);
+
     // The token at a position of the text: the seed decides, with nothing else than the position.
     int32_t sample(std::span<const float> logits, uint64_t position);
 

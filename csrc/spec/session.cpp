@@ -1,6 +1,7 @@
 #include "spec/session.h"
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "base/timing.h"
 
 #include <algorithm>
@@ -29,16 +30,37 @@ sampling_params read_sampling(const pds_request & request) {
     return params;
 }
 
+// What plain decoding would draw from at each verified row.
+class row_distributions : public target_rows {
+  public:
+    using row_of = std::function<std::span<const float>(int32_t)>;
+
+    row_distributions(sampler & sampler, row_of logits) : sampler_(sampler), logits_(std::move(logits)) {}
+
+    const std::vector<candidate> & row(int32_t i) override { return sampler_.distribution(logits_(i)); }
+    void                           accept(int32_t id) override { sampler_.accept(id); }
+
+  private:
+    sampler & sampler_;
+    row_of    logits_;
+};
+
 size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
     return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
 } // namespace
 
-session::session(std::shared_ptr<const target_model> model, const pds_session_params & params)
-    : model_(std::move(model)), sequence_(*model_, params) {
+session::session(std::shared_ptr<const target_model> model, std::shared_ptr<const draft_model> draft,
+                 const pds_session_params & params)
+    : model_(std::move(model)), draft_model_(std::move(draft)), sequence_(*model_, draft_model_.get(), params) {
     model_->report_weights(memory_);
     sequence_.report(memory_);
+    if (draft_model_ != nullptr) {
+        draft_model_->report_weights(memory_);
+        block_.emplace(*draft_model_, sequence_);
+        block_->report(memory_);
+    }
     sequence_.allocate(memory_);
 }
 
@@ -47,13 +69,16 @@ progress session::make_progress(pds_progress_fn fn, void * user) {
     return progress(fn, user, &cancelled_);
 }
 
+void session::check_ids(std::span<const int32_t> tokens) const {
+    for (size_t i = 0; i < tokens.size(); i++) {
+        PDS_REQUIRE(tokens[i] >= 0 && tokens[i] < model_->hparams.n_vocab, PDS_ERR_ARGUMENT,
+                    "token %zu is %d; ids of this model are 0..%d", i, tokens[i], model_->hparams.n_vocab - 1);
+    }
+}
+
 void session::check_prompt(const pds_request & request) const {
     PDS_REQUIRE(request.n_tokens > 0, PDS_ERR_ARGUMENT, "the prompt is empty; at least one token is needed");
-    for (int64_t i = 0; i < request.n_tokens; i++) {
-        PDS_REQUIRE(request.tokens[i] >= 0 && request.tokens[i] < model_->hparams.n_vocab, PDS_ERR_ARGUMENT,
-                    "token %lld of the prompt is %d; ids of this model are 0..%d", static_cast<long long>(i),
-                    request.tokens[i], model_->hparams.n_vocab - 1);
-    }
+    check_ids({ request.tokens, static_cast<size_t>(request.n_tokens) });
     if (request.n_tokens >= sequence_.n_ctx()) {
         throw error(PDS_ERR_CONTEXT_FULL,
                     format("the prompt has %lld tokens, and the context holds %d together with the answer; shorten the "
@@ -65,17 +90,37 @@ void session::check_prompt(const pds_request & request) const {
                 "top_logprobs is %d; it must be in 0..%d", request.top_logprobs, max_top_logprobs);
 }
 
+session::draft_settings session::read_draft_settings(const pds_request & request) const {
+    draft_settings settings;
+    settings.coupled  = request.draft_sampling == PDS_DRAFT_COUPLED;
+    settings.by_block = request.block_verify != 0;
+    settings.conf_min = request.draft_conf_min;
+    if (!block_ || request.n_draft_max == 0) {
+        return settings;
+    }
+    PDS_REQUIRE(settings.conf_min <= 0 || draft_model_->has_confidence(), PDS_ERR_ARGUMENT,
+                "draft_conf_min is %g, but this drafter has no confidence head; use 0",
+                static_cast<double>(settings.conf_min));
+    settings.n_max = request.n_draft_max < 0 ? block_->n_slots() : std::min(request.n_draft_max, block_->n_slots());
+    return settings;
+}
+
 void session::start(const pds_request & request, progress & progress) {
-    finish_ = PDS_FINISH_LENGTH; // until the prompt is in, there is nothing to step
+    end_request();
     check_prompt(request);
-    sampler_.emplace(read_sampling(request), model_->hparams.n_vocab_rows, model_->hparams.banned);
+    sampling_params sampling = read_sampling(request);
+    draft_settings_          = read_draft_settings(request);
+    sampler_.emplace(sampling, model_->hparams.n_vocab_rows, model_->hparams.banned);
+    if (draft_settings_.n_max > 0) {
+        const draft_rule drawn = request.draft_sampling == PDS_DRAFT_GREEDY ? draft_rule::best : draft_rule::drawn;
+        block_->start(draft_settings_.coupled ? draft_rule::coupled : drawn, sampling);
+    }
+    seed_ = request.seed;
     stop_ids_.assign(request.stop_ids, request.stop_ids + request.n_stop_ids);
     n_predict_    = request.n_predict;
     logprobs_     = request.logprobs;
     top_logprobs_ = request.top_logprobs;
-    logits_       = nullptr;
-    pending_.reset();
-    stats_ = {};
+    stats_        = {};
 
     const std::span<const int32_t> prompt(request.tokens, static_cast<size_t>(request.n_tokens));
     if (request.reuse_prefix == 0) {
@@ -103,53 +148,143 @@ void session::prefill(std::span<const int32_t> prompt, progress & progress) {
         stats_.prompt_n += static_cast<int64_t>(part.size());
         progress.set_fraction(static_cast<double>(stats_.prompt_n) / static_cast<double>(n_new));
     }
+    base_ = sequence_.n_past() - 1;
 }
 
 pds_step session::step(progress & progress) {
     pds_step out = {};
     out.stop_id  = -1;
-    if (finish_ != PDS_FINISH_NONE) {
-        out.finish = finish_;
-        return out;
-    }
-    const stage_timer timer(stats_.predicted_ms);
-    const stopwatch   watch;
-    const double      graph_ms = sequence_.graph_ms();
-    if (pending_) {
-        logits_  = sequence_.append({ &*pending_, 1 }, 1, progress);
-        pending_ = std::nullopt;
-    }
-    const std::span<const float> row(logits_, static_cast<size_t>(model_->hparams.n_vocab_rows));
-    const int32_t                id = sampler_->sample(row, static_cast<uint64_t>(sequence_.n_past()));
-    stats_.n_rounds++;
-    if (std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end()) {
-        out.stop_id = id;
-        finish_     = PDS_FINISH_STOP_ID;
-    } else {
-        out.tokens[out.n_tokens] = id;
-        report_logprobs(out, out.n_tokens);
-        out.n_tokens++;
-        stats_.predicted_n++;
-        sampler_->accept(id);
-        pending_ = id;
-        if (stats_.predicted_n == n_predict_) {
-            finish_ = PDS_FINISH_LENGTH;
-        } else if (sequence_.n_past() + 1 == sequence_.n_ctx()) {
-            finish_ = PDS_FINISH_CONTEXT;
+    if (finish_ == PDS_FINISH_NONE) {
+        const stage_timer timer(stats_.predicted_ms);
+        const stopwatch   watch;
+        const double      graph_ms = sequence_.graph_ms() + stats_.draft_ms;
+        const auto        drafts   = draft(progress);
+        verify(drafts, progress);
+        try {
+            commit(drafts, accept(drafts), out);
+        } catch (...) { // rows that cannot be drawn from: forget them, and the request
+            sequence_.cut(base_ + 1);
+            end_request();
+            throw;
         }
+        stats_.host_ms += watch.elapsed_ms() - (sequence_.graph_ms() + stats_.draft_ms - graph_ms);
     }
     out.finish = finish_;
-    stats_.host_ms += watch.elapsed_ms() - (sequence_.graph_ms() - graph_ms);
     return out;
 }
 
-void session::report_logprobs(pds_step & out, int32_t index) const {
+// The tokens to verify. Whether token i is among them depends on confidences up to its own, which are known before it
+// is drawn: nothing computed from a token decides whether it is verified.
+std::span<const drafted_token> session::draft(progress & progress) {
+    const int64_t room  = sequence_.n_ctx() - sequence_.n_past() - 2;
+    const int64_t left  = n_predict_ < 0 ? room : n_predict_ - stats_.predicted_n - 1;
+    const int64_t n_max = std::min({ static_cast<int64_t>(draft_settings_.n_max), room, left });
+    if (!pending_ || n_max <= 0) {
+        return {};
+    }
+    const stage_timer timer(stats_.draft_ms);
+    const auto        drafts = block_->propose(*pending_, draft_settings_.n_max, progress);
+    stats_.draft_rounds++;
+    int64_t n = 0;
+    while (n < n_max && drafts[static_cast<size_t>(n)].confidence >= draft_settings_.conf_min) {
+        n++;
+    }
+    return drafts.first(static_cast<size_t>(n));
+}
+
+void session::verify(std::span<const drafted_token> drafts, progress & progress) {
+    if (!pending_) {
+        return; // the prompt's last row is at hand
+    }
+    const stage_timer    timer(stats_.verify_ms);
+    std::vector<int32_t> batch = { *pending_ };
+    for (const drafted_token & token : drafts) {
+        batch.push_back(token.id);
+    }
+    const int64_t n_past = sequence_.n_past();
+    logits_              = sequence_.append(batch, static_cast<int32_t>(batch.size()), progress);
+    base_                = n_past;
+    pending_.reset();
+}
+
+verdict session::accept(std::span<const drafted_token> drafts) {
+    ahead_ = *sampler_;
+    row_distributions rows(*ahead_, [this](int32_t row) { return logits_row(row); });
+    const auto        position = [this](int32_t row) { return static_cast<uint64_t>(base_ + 1 + row); };
+    if (draft_settings_.coupled) {
+        const auto n = static_cast<int32_t>(drafts.size());
+        for (int32_t i = 0;; i++) {
+            const int32_t id = sampler::draw_coupled(rows.row(i), seed_, position(i));
+            if (i == n || id != drafts[static_cast<size_t>(i)].id) {
+                return { i, id };
+            }
+            rows.accept(id);
+        }
+    }
+    std::vector<proposal> proposals;
+    for (const drafted_token & token : drafts) {
+        proposals.push_back({ token.id, token.q });
+    }
+    const auto draw = [&](purpose use) {
+        return [this, use, position](int32_t i) { return uniform(seed_, use, position(i), static_cast<uint32_t>(i)); };
+    };
+    const accept_draws draws = { draw(purpose::acceptance), draw(purpose::residual),
+                                 uniform(seed_, purpose::target_draw, position(static_cast<int32_t>(drafts.size()))) };
+    return draft_settings_.by_block ? accept_by_block(proposals, rows, draws) : accept_by_token(proposals, rows, draws);
+}
+
+// Emits up to the first end of generation, and leaves the caches as if only what was emitted had been decoded.
+void session::commit(std::span<const drafted_token> drafts, const verdict & verdict, pds_step & out) {
+    stats_.n_rounds++;
+    for (size_t i = 0; i < drafts.size(); i++) {
+        stats_.draft_n++;
+        stats_.drafted_at[i]++;
+    }
+    for (int32_t i = 0; i < verdict.n_accepted && finish_ == PDS_FINISH_NONE; i++) {
+        emit(drafts[static_cast<size_t>(i)].id, i, out);
+        if (finish_ != PDS_FINISH_STOP_ID) {
+            stats_.draft_n_accepted++;
+            stats_.accepted_at[i]++;
+        }
+    }
+    if (finish_ == PDS_FINISH_NONE) {
+        emit(verdict.next, verdict.n_accepted, out);
+    }
+    sequence_.cut(base_ + 1 + out.n_tokens - (pending_ ? 1 : 0));
+}
+
+void session::emit(int32_t id, int32_t row, pds_step & out) {
+    if (std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end()) {
+        out.stop_id = id;
+        finish_     = PDS_FINISH_STOP_ID;
+        pending_.reset();
+        return;
+    }
+    out.tokens[out.n_tokens] = id;
+    report_logprobs(out, out.n_tokens, row);
+    out.n_tokens++;
+    stats_.predicted_n++;
+    sampler_->accept(id);
+    pending_ = id;
+    if (stats_.predicted_n == n_predict_) {
+        finish_ = PDS_FINISH_LENGTH;
+    } else if (base_ + 1 + out.n_tokens == sequence_.n_ctx()) {
+        finish_ = PDS_FINISH_CONTEXT;
+    }
+}
+
+std::span<const float> session::logits_row(int32_t row) const {
+    const auto n_rows = static_cast<size_t>(model_->hparams.n_vocab_rows);
+    return { logits_ + static_cast<size_t>(row) * n_rows, n_rows };
+}
+
+void session::report_logprobs(pds_step & out, int32_t index, int32_t row) const {
     if (logprobs_ == 0) {
         return;
     }
-    const std::span<const float> row(logits_, static_cast<size_t>(model_->hparams.n_vocab));
-    std::vector<token_logprob>   top;
-    row_logprobs(row, out.tokens[index], top_logprobs_, out.logprob[index], top);
+    const auto                 named = logits_row(row).first(static_cast<size_t>(model_->hparams.n_vocab));
+    std::vector<token_logprob> top;
+    row_logprobs(named, out.tokens[index], top_logprobs_, out.logprob[index], top);
     for (int32_t i = 0; i < max_top_logprobs; i++) {
         const auto slot       = static_cast<size_t>(index * max_top_logprobs + i);
         const bool used       = static_cast<size_t>(i) < top.size();
@@ -158,25 +293,44 @@ void session::report_logprobs(pds_step & out, int32_t index) const {
     }
 }
 
-void session::reset() {
-    sequence_.clear();
-    sampler_.reset();
+void session::end_request() {
+    finish_ = PDS_FINISH_LENGTH;
     pending_.reset();
     logits_ = nullptr;
-    finish_ = PDS_FINISH_LENGTH;
+}
+
+void session::cut(int64_t n) {
+    end_request();
+    sequence_.cut(std::max<int64_t>(n, 0));
+}
+
+void session::reset() {
+    end_request();
+    sequence_.clear();
 }
 
 void session::inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps, progress & progress) {
-    finish_ = PDS_FINISH_LENGTH; // ends the request at hand
-    pending_.reset();
-    for (const int32_t id : tokens) {
-        PDS_REQUIRE(id >= 0 && id < model_->hparams.n_vocab, PDS_ERR_ARGUMENT, "token id %d is not in 0..%d", id,
-                    model_->hparams.n_vocab - 1);
-    }
+    end_request();
+    check_ids(tokens);
     PDS_REQUIRE(!tokens.empty() && sequence_.n_past() + static_cast<int64_t>(tokens.size()) <= sequence_.n_ctx(),
                 PDS_ERR_ARGUMENT, "%zu tokens cannot be appended to %lld in a context of %d", tokens.size(),
                 static_cast<long long>(sequence_.n_past()), sequence_.n_ctx());
     sequence_.inspect(tokens, taps, progress);
+}
+
+std::vector<int32_t> session::inspect_draft(int32_t anchor, int32_t n, const std::vector<tensor_tap> & taps,
+                                            progress & progress) {
+    end_request();
+    check_ids({ &anchor, 1 });
+    PDS_REQUIRE(block_ && n >= 1 && n <= block_->n_slots(), PDS_ERR_ARGUMENT,
+                "a session with a drafter and at most %d tokens are needed to draft %d", block_ ? block_->n_slots() : 0,
+                n);
+    block_->start(draft_rule::best, {});
+    std::vector<int32_t> ids;
+    for (const drafted_token & token : block_->inspect(anchor, n, taps, progress)) {
+        ids.push_back(token.id);
+    }
+    return ids;
 }
 
 } // namespace pds

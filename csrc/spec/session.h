@@ -1,6 +1,9 @@
-// One conversation partner for the front ends: takes a whole prompt, gives tokens round by round.
+// One conversation partner for the front ends: takes a whole prompt, gives tokens round by round. The only file that
+// runs the stages of a round in order.
 #pragma once
 
+#include "spec/accept.h"
+#include "spec/draft-block.h"
 #include "spec/sampler.h"
 #include "spec/target-sequence.h"
 
@@ -13,7 +16,9 @@ namespace pds {
 
 class session {
   public:
-    session(std::shared_ptr<const target_model> model, const pds_session_params & params);
+    // draft: or null for plain decoding.
+    session(std::shared_ptr<const target_model> model, std::shared_ptr<const draft_model> draft,
+            const pds_session_params & params);
 
     // Evaluates the prompt, sharing the prefix it has in common with what is held. Afterwards step() gives tokens.
     void start(const pds_request & request, progress & progress);
@@ -21,6 +26,8 @@ class session {
     // One round: commits at least one token, or says why there is none.
     pds_step step(progress & progress);
 
+    // Keeps at most the first n tokens and ends the request.
+    void cut(int64_t n);
     void reset();
     // From any thread; holds for the running call only.
     void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
@@ -28,28 +35,54 @@ class session {
     progress make_progress(pds_progress_fn fn, void * user);
 
     void inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps, progress & progress);
+    // Drafts n tokens after an anchor, the likeliest ones, copying named tensors; nothing of it is kept.
+    std::vector<int32_t> inspect_draft(int32_t anchor, int32_t n, const std::vector<tensor_tap> & taps,
+                                       progress & progress);
 
     pds_stats         stats() const { return stats_; }
     pds_memory_report memory() const { return memory_; }
     int64_t           n_past() const { return sequence_.n_past(); }
 
   private:
-    void check_prompt(const pds_request & request) const;
-    void prefill(std::span<const int32_t> prompt, progress & progress);
-    void report_logprobs(pds_step & out, int32_t index) const;
+    // What the request says about drafting.
+    struct draft_settings {
+        int32_t n_max    = 0; // tokens per round
+        float   conf_min = 0;
+        bool    coupled  = false;
+        bool    by_block = true;
+    };
+
+    void                           check_prompt(const pds_request & request) const;
+    void                           check_ids(std::span<const int32_t> tokens) const;
+    draft_settings                 read_draft_settings(const pds_request & request) const;
+    void                           prefill(std::span<const int32_t> prompt, progress & progress);
+    std::span<const drafted_token> draft(progress & progress);
+    void                           verify(std::span<const drafted_token> drafts, progress & progress);
+    verdict                        accept(std::span<const drafted_token> drafts);
+    void                   commit(std::span<const drafted_token> drafts, const verdict & verdict, pds_step & out);
+    void                   emit(int32_t id, int32_t row, pds_step & out);
+    void                   report_logprobs(pds_step & out, int32_t index, int32_t row) const;
+    void                   end_request();
+    std::span<const float> logits_row(int32_t row) const;
 
     std::shared_ptr<const target_model> model_;
+    std::shared_ptr<const draft_model>  draft_model_;
     target_sequence                     sequence_;
+    std::optional<draft_block>          block_;
     std::atomic<bool>                   cancelled_ = false;
     pds_memory_report                   memory_    = {};
 
     // of the request at hand
     std::optional<sampler> sampler_;
+    std::optional<sampler> ahead_; // the sampler's state along a drafted path
+    draft_settings         draft_settings_;
+    uint64_t               seed_ = 0;
     std::vector<int32_t>   stop_ids_;
-    int64_t                n_predict_    = 0; // tokens that may still be emitted; negative = no limit
+    int64_t                n_predict_    = 0; // tokens that may be emitted; negative = no limit
     int32_t                logprobs_     = 0;
     int32_t                top_logprobs_ = 0;
-    const float *          logits_       = nullptr; // the row that the next token is drawn from, when it is at hand
+    const float *          logits_       = nullptr; // rows that the next tokens are drawn from
+    int64_t                base_         = 0;       // position of the token that the first of those rows follows
     std::optional<int32_t> pending_;                // the last emitted token, not evaluated yet
     int32_t                finish_ = PDS_FINISH_LENGTH;
     pds_stats              stats_  = {};

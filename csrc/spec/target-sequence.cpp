@@ -12,7 +12,7 @@ namespace pds {
 namespace {
 
 constexpr size_t   max_runners   = 12;  // graphs kept for reuse
-constexpr int32_t  large_batch   = 64;  // of graphs over more tokens only one is kept: their memory is large
+constexpr int32_t  max_row_batch = 32;  // batches that are attended to row by row when results must be exact
 constexpr int32_t  max_threads   = 512; // of ggml
 constexpr uint16_t f16_zero      = 0x0000;
 constexpr uint16_t f16_minus_inf = 0xFC00;
@@ -56,6 +56,8 @@ pds_session_params checked_session_params(const pds_session_params & given, cons
     in_range("n_threads_batch", params.n_threads_batch, 1, max_threads);
     check_cache_type("type_k", params.type_k);
     check_cache_type("type_v", params.type_v);
+    check_cache_type("type_k_draft", params.type_k_draft);
+    check_cache_type("type_v_draft", params.type_v_draft);
     PDS_REQUIRE(params.flash_attn != 0 || !ggml_is_quantized(static_cast<ggml_type>(params.type_v)), PDS_ERR_ARGUMENT,
                 "type_v %s needs flash_attn", ggml_type_name(static_cast<ggml_type>(params.type_v)));
     if (params.n_ctx > hp.n_ctx_train) {
@@ -66,21 +68,57 @@ pds_session_params checked_session_params(const pds_session_params & given, cons
     return params;
 }
 
-target_sequence::target_sequence(const target_model & model, const pds_session_params & given)
-    : model_(model), params_(checked_session_params(given, model.hparams)),
+std::set<std::string> tap_names(const std::vector<tensor_tap> & taps) {
+    std::set<std::string> names;
+    for (const tensor_tap & tap : taps) {
+        names.insert(tap.name);
+    }
+    return names;
+}
+
+void check_taps(const graph_context & g, const std::vector<tensor_tap> & taps) {
+    for (const tensor_tap & tap : taps) {
+        const ggml_tensor * tensor = ggml_graph_get_tensor(g.graph, tap.name.c_str());
+        PDS_REQUIRE(tensor != nullptr, PDS_ERR_ARGUMENT, "the graph has no tensor '%s'", tap.name.c_str());
+        PDS_REQUIRE(tensor->type == GGML_TYPE_F32 && ggml_is_contiguous(tensor), PDS_ERR_ARGUMENT,
+                    "tensor '%s' is not plain F32", tap.name.c_str());
+        PDS_REQUIRE(static_cast<size_t>(ggml_nelements(tensor)) == tap.n, PDS_ERR_ARGUMENT,
+                    "tensor '%s' has %lld values; room for %zu was given", tap.name.c_str(),
+                    static_cast<long long>(ggml_nelements(tensor)), tap.n);
+    }
+}
+
+void read_taps(const graph_context & g, const std::vector<tensor_tap> & taps) {
+    for (const tensor_tap & tap : taps) {
+        graph_runner::read(ggml_graph_get_tensor(g.graph, tap.name.c_str()), tap.out, tap.n);
+    }
+}
+
+target_sequence::target_sequence(const target_model & model, const draft_model * draft,
+                                 const pds_session_params & given)
+    : model_(model), draft_(draft), params_(checked_session_params(given, model.hparams)),
       cache_(model.kv_shapes(), params_.n_ctx, static_cast<ggml_type>(params_.type_k),
              static_cast<ggml_type>(params_.type_v)),
       running_(model.used_devices(), std::max(params_.n_threads, params_.n_threads_batch)) {
+    if (draft_ != nullptr) {
+        draft_cache_ = std::make_unique<kv_cache>(draft_->kv_shapes(), params_.n_ctx + draft_->hparams.block_size,
+                                                  static_cast<ggml_type>(params_.type_k_draft),
+                                                  static_cast<ggml_type>(params_.type_v_draft));
+    }
 }
 
 void target_sequence::report(pds_memory_report & out) {
     out.n_ctx = params_.n_ctx;
     cache_.report(out);
     cache_.pretend();
+    if (draft_cache_ != nullptr) {
+        draft_cache_->report(out);
+        draft_cache_->pretend();
+    }
     const int32_t     n_kv     = cache_.visible_rows(params_.n_ctx);
     const graph_shape shapes[] = { { params_.n_ubatch, 1, n_kv }, { 1, 1, n_kv } };
     for (const graph_shape & shape : shapes) {
-        const auto g      = model_.build(shape, { cache_, params_.flash_attn != 0 });
+        const auto g      = build(shape);
         const auto sizes  = graph_runner::measure(running_, *g);
         const auto copies = shape.n_tokens == 1 ? static_cast<int64_t>(max_runners) - 1 : int64_t(1);
         for (size_t i = 0; i < sizes.size(); i++) {
@@ -109,6 +147,9 @@ void target_sequence::allocate(const pds_memory_report & wanted) {
         }
     }
     cache_.allocate();
+    if (draft_cache_ != nullptr) {
+        draft_cache_->allocate();
+    }
 }
 
 void target_sequence::cut(int64_t n) {
@@ -120,11 +161,40 @@ void target_sequence::cut(int64_t n) {
 void target_sequence::clear() {
     held_.clear();
     cache_.clear();
+    if (draft_cache_ != nullptr) {
+        draft_cache_->clear();
+    }
+}
+
+attention_form target_sequence::block_attention() const {
+    return params_.flash_attn != 0 ? attention_form::fused : attention_form::plain;
+}
+
+attention_form target_sequence::attention_of(const graph_shape & shape) const {
+    if (params_.flash_attn == 0) {
+        return attention_form::plain; // its rows do not depend on the batch
+    }
+    return params_.verify_exact != 0 && shape.n_tokens <= max_row_batch ? attention_form::fused_by_row
+                                                                        : attention_form::fused;
+}
+
+std::unique_ptr<graph_context> target_sequence::build(const graph_shape & shape, std::set<std::string> taps) const {
+    const build_options options = { cache_, attention_of(shape) };
+    if (draft_ == nullptr) {
+        return model_.build(shape, options, std::move(taps));
+    }
+    auto g = model_.build(shape, options, std::move(taps), draft_->hparams.target_layers);
+    draft_->inject(*g, *draft_cache_);
+    return g;
 }
 
 graph_shape target_sequence::shape_for(size_t n_tokens, int32_t n_outputs) const {
-    return { static_cast<int32_t>(n_tokens), n_outputs,
-             cache_.visible_rows(n_past() + static_cast<int64_t>(n_tokens)) };
+    const int64_t n_end = n_past() + static_cast<int64_t>(n_tokens);
+    graph_shape   shape = { static_cast<int32_t>(n_tokens), n_outputs, cache_.visible_rows(n_end) };
+    if (attention_of(shape) == attention_form::fused_by_row) {
+        shape.n_low = static_cast<int32_t>(std::max<int64_t>(shape.n_kv - kv_cache::row_step - n_past(), 0));
+    }
+    return shape;
 }
 
 const float * target_sequence::append(std::span<const int32_t> tokens, int32_t n_outputs, progress & progress) {
@@ -135,25 +205,11 @@ const float * target_sequence::append(std::span<const int32_t> tokens, int32_t n
 
 void target_sequence::inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps,
                               progress & progress) {
-    std::set<std::string> names;
-    for (const tensor_tap & tap : taps) {
-        names.insert(tap.name);
-    }
     const graph_shape shape = shape_for(tokens.size(), static_cast<int32_t>(tokens.size()));
-    graph_runner      runner(running_, model_.build(shape, { cache_, params_.flash_attn != 0 }, names));
-    for (const tensor_tap & tap : taps) {
-        const ggml_tensor * tensor = ggml_graph_get_tensor(runner.description().graph, tap.name.c_str());
-        PDS_REQUIRE(tensor != nullptr, PDS_ERR_ARGUMENT, "the graph has no tensor '%s'", tap.name.c_str());
-        PDS_REQUIRE(tensor->type == GGML_TYPE_F32 && ggml_is_contiguous(tensor), PDS_ERR_ARGUMENT,
-                    "tensor '%s' is not plain F32", tap.name.c_str());
-        PDS_REQUIRE(static_cast<size_t>(ggml_nelements(tensor)) == tap.n, PDS_ERR_ARGUMENT,
-                    "tensor '%s' has %lld values; room for %zu was given", tap.name.c_str(),
-                    static_cast<long long>(ggml_nelements(tensor)), tap.n);
-    }
+    graph_runner      runner(running_, build(shape, tap_names(taps)));
+    check_taps(runner.description(), taps);
     run(runner, tokens, progress);
-    for (const tensor_tap & tap : taps) {
-        graph_runner::read(ggml_graph_get_tensor(runner.description().graph, tap.name.c_str()), tap.out, tap.n);
-    }
+    read_taps(runner.description(), taps);
 }
 
 graph_runner & target_sequence::runner_for(const graph_shape & shape) {
@@ -169,7 +225,7 @@ graph_runner & target_sequence::runner_for(const graph_shape & shape) {
     if (runners_.size() == max_runners) {
         runners_.pop_back();
     }
-    runners_.emplace_front(running_, model_.build(shape, { cache_, params_.flash_attn != 0 }));
+    runners_.emplace_front(running_, build(shape));
     return runners_.front();
 }
 
@@ -204,20 +260,12 @@ void target_sequence::run(graph_runner & runner, std::span<const int32_t> tokens
     PDS_REQUIRE(n_past() + static_cast<int64_t>(tokens.size()) <= params_.n_ctx, PDS_ERR_INTERNAL,
                 "%zu tokens do not fit after %lld in a context of %d", tokens.size(), static_cast<long long>(n_past()),
                 params_.n_ctx);
-    progress.check();
     set_inputs(runner.description(), tokens);
-    running_.set_threads(static_cast<int32_t>(tokens.size()) >= large_batch ? params_.n_threads_batch
-                                                                            : params_.n_threads);
-    const stopwatch watch;
-    running_.set_progress(&progress);
-    try {
-        runner.run();
-    } catch (...) {
-        running_.set_progress(nullptr);
-        throw;
+    const bool is_prompt = static_cast<int32_t>(tokens.size()) >= large_batch;
+    {
+        const stage_timer timer(graph_ms_total_);
+        runner.run(is_prompt ? params_.n_threads_batch : params_.n_threads, progress);
     }
-    running_.set_progress(nullptr);
-    graph_ms_total_ += watch.elapsed_ms();
     held_.insert(held_.end(), tokens.begin(), tokens.end());
 }
 

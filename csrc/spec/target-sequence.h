@@ -1,6 +1,9 @@
-// One token sequence on a target: appends tokens, gives logits, remembers and can go back.
+// One token sequence on a target: appends tokens, gives logits, remembers and can go back. With a drafter it also keeps
+// the drafter's cache in step: the features of every appended token are injected by the target's own graph, so they
+// never leave the device.
 #pragma once
 
+#include "arch/draft-model.h"
 #include "arch/target-model.h"
 #include "graph/graph-runner.h"
 
@@ -12,9 +15,6 @@
 
 namespace pds {
 
-// Checks the values and fills in what 0 stands for.
-pds_session_params checked_session_params(const pds_session_params & params, const target_hparams & hp);
-
 // A named tensor of a graph to be copied out.
 struct tensor_tap {
     std::string name;
@@ -22,10 +22,21 @@ struct tensor_tap {
     size_t      n; // floats
 };
 
+std::set<std::string> tap_names(const std::vector<tensor_tap> & taps);
+// Throws error(PDS_ERR_ARGUMENT) for a tensor that the graph does not have, or of another size.
+void check_taps(const graph_context & g, const std::vector<tensor_tap> & taps);
+void read_taps(const graph_context & g, const std::vector<tensor_tap> & taps);
+
+// Checks the values and fills in what 0 stands for.
+pds_session_params checked_session_params(const pds_session_params & params, const target_hparams & hp);
+
+// Graphs over at least this many rows count as prompt batches.
+constexpr int32_t large_batch = 64;
+
 class target_sequence {
   public:
-    // Nothing is allocated before allocate().
-    target_sequence(const target_model & model, const pds_session_params & params);
+    // draft: or null. Nothing is allocated before allocate().
+    target_sequence(const target_model & model, const draft_model * draft, const pds_session_params & params);
 
     // Adds caches and graphs as they will be, and what is free. Before allocate() only.
     void report(pds_memory_report & out);
@@ -44,30 +55,37 @@ class target_sequence {
     // Appends up to n_ubatch tokens as one batch. Returns the logits of its last n_outputs rows,
     // [n_vocab_rows] floats each, valid until the next call.
     const float * append(std::span<const int32_t> tokens, int32_t n_outputs, progress & progress);
-
     // The same with all rows as outputs, copying named tensors of the graph.
     void inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps, progress & progress);
 
     // Milliseconds spent inside graphs so far.
     double graph_ms() const { return graph_ms_total_; }
 
-    const target_hparams & hparams() const { return model_.hparams; }
-    int32_t                batch_rows() const { return params_.n_ubatch; }
+    int32_t          batch_rows() const { return params_.n_ubatch; }
+    int32_t          n_threads() const { return params_.n_threads; }
+    backends &       running() { return running_; }
+    const kv_cache & draft_cache() const { return *draft_cache_; }
+    // How a drafter's block attends.
+    attention_form block_attention() const;
 
   private:
-    graph_runner & runner_for(const graph_shape & shape);
-    void           set_inputs(const graph_context & g, std::span<const int32_t> tokens);
-    void           run(graph_runner & runner, std::span<const int32_t> tokens, progress & progress);
-    graph_shape    shape_for(size_t n_tokens, int32_t n_outputs) const;
+    std::unique_ptr<graph_context> build(const graph_shape & shape, std::set<std::string> taps = {}) const;
+    attention_form                 attention_of(const graph_shape & shape) const;
+    graph_shape                    shape_for(size_t n_tokens, int32_t n_outputs) const;
+    graph_runner &                 runner_for(const graph_shape & shape);
+    void                           set_inputs(const graph_context & g, std::span<const int32_t> tokens);
+    void                           run(graph_runner & runner, std::span<const int32_t> tokens, progress & progress);
 
-    const target_model &    model_;
-    pds_session_params      params_;
-    kv_cache                cache_;
-    backends                running_;
-    std::vector<int32_t>    held_;
-    std::vector<uint16_t>   mask_row_;
-    std::list<graph_runner> runners_; // most recently used first
-    double                  graph_ms_total_ = 0;
+    const target_model &      model_;
+    const draft_model *       draft_;
+    pds_session_params        params_;
+    kv_cache                  cache_;
+    std::unique_ptr<kv_cache> draft_cache_; // with a drafter: row = position, and room for a block behind the context
+    backends                  running_;
+    std::vector<int32_t>      held_;
+    std::vector<uint16_t>     mask_row_;
+    std::list<graph_runner>   runners_; // most recently used first
+    double                    graph_ms_total_ = 0;
 };
 
 } // namespace pds

@@ -17,9 +17,10 @@ from pydspark._native.loader import load_core
 from pydspark._native.metadata import SCALAR_CODES, STRING, decode_numbers
 from pydspark.cpu import default_threads
 from pydspark.errors import ArgumentError, from_code
-from pydspark.params import ModelParams
+from pydspark.params import DEFAULT_DRAFT_MAX, DRAFT_SAMPLING, ModelParams, SamplingParams
 from pydspark.records import (
     Device,
+    DraftInfo,
     Finish,
     MemoryLine,
     MemoryReport,
@@ -235,12 +236,31 @@ class Gguf:
         numbers = {name: int(getattr(info, name)) for name in ModelInfo.__dataclass_fields__ if name != "architecture"}
         return ModelInfo(architecture=_text(info.architecture), **numbers)
 
-    def memory_plan(self, params: ModelParams) -> MemoryReport:
-        """What loading the model with these parameters would take, without loading it."""
+    def describe_draft(self) -> DraftInfo:
+        """What the file holds as a drafter.
+
+        Raises:
+            UnsupportedError: it is not a drafter.
+        """
+        info = ffi.new("pds_draft_info *")
+        error = ffi.new("pds_error *")
+        check(lib.pds_draft_describe(self._handle, info, error), error)
+        kinds = {name: bool if kind == "bool" else int for name, kind in DraftInfo.__annotations__.items()}
+        values = {name: kind(getattr(info, name)) for name, kind in kinds.items() if name != "target_layers"}
+        return DraftInfo(target_layers=tuple(info.target_layers[0 : info.n_target_layers]), **values)
+
+    def check_pair(self, draft: Gguf) -> None:
+        """Raises PairingError, listing every reason, if the drafter was not made for this target."""
+        error = ffi.new("pds_error *")
+        check(lib.pds_pair_check(self._handle, draft._handle, error), error)
+
+    def memory_plan(self, params: ModelParams, draft: Gguf | None = None) -> MemoryReport:
+        """What loading the model, and a drafter, with these parameters would take, without loading anything."""
         report = ffi.new("pds_memory_report *")
         error = ffi.new("pds_error *")
-        rc = lib.pds_memory_plan(self._handle, _model_params(params), _session_params(params), report, error)
-        check(rc, error)
+        model, session = _model_params(params), _session_params(params)
+        drafter = ffi.NULL if draft is None else draft._handle
+        check(lib.pds_memory_plan(self._handle, drafter, model, session, report, error), error)
         return _memory_report(report)
 
 
@@ -253,8 +273,9 @@ def _model_params(params: ModelParams) -> Any:
 
 
 def _session_params(params: ModelParams) -> Any:
-    names = ("n_ctx", "n_batch", "n_ubatch", "type_k", "type_v", "flash_attn")
+    names = ("n_ctx", "n_batch", "n_ubatch", "type_k", "type_v", "type_k_draft", "type_v_draft", "flash_attn")
     values = {name: int(getattr(params, name)) for name in names}
+    values["verify_exact"] = int(params.verify == "exact")
     values["n_threads"] = threads = _threads(params.n_threads) or default_threads()
     values["n_threads_batch"] = _threads(params.n_threads_batch) or threads
     return ffi.new("pds_session_params *", values)
@@ -300,19 +321,52 @@ class Model:
         ffi.release(self._handle)
 
 
+class Draft:
+    """A drafter for a loaded target.
+
+    Args:
+        gguf: the drafter's file.
+        target: the model that it drafts for.
+        params: how to load it.
+        progress: told the fraction loaded; may stop loading.
+
+    Raises:
+        PairingError: it was not made for this target; the message lists every reason.
+        UnsupportedError, ModelFileError, OutOfMemoryError: it cannot be loaded.
+        Cancelled: progress stopped it.
+    """
+
+    def __init__(self, gguf: Gguf, target: Model, params: ModelParams, progress: Progress | None = None) -> None:
+        out = ffi.new("pds_draft **")
+        error = ffi.new("pds_error *")
+        call = lib.pds_python_progress
+        with _watched(progress):
+            rc = lib.pds_draft_load(gguf._handle, target._handle, _model_params(params), call, ffi.NULL, out, error)
+            if rc == 0:
+                self._handle = ffi.gc(out[0], lib.pds_draft_free)
+        check(rc, error)
+        self._gguf = gguf
+
+    def close(self) -> None:
+        """Frees the weights. Must not be called while a session with it is alive."""
+        ffi.release(self._handle)
+
+
 class Session:
-    """One sequence on a model. One thread at a time may use it; ``cancel`` may be called from any.
+    """One sequence on a model, with a drafter or without. One thread at a time may use it; ``cancel`` may be called from any.
 
     Raises:
         OutOfMemoryError: the cache does not fit.
     """
 
-    def __init__(self, model: Model, params: ModelParams) -> None:
+    def __init__(self, model: Model, params: ModelParams, draft: Draft | None = None) -> None:
         out = ffi.new("pds_session **")
         error = ffi.new("pds_error *")
-        check(lib.pds_session_new(model._handle, _session_params(params), out, error), error)
+        drafter = ffi.NULL if draft is None else draft._handle
+        check(lib.pds_session_new(model._handle, drafter, _session_params(params), out, error), error)
         self._handle = ffi.gc(out[0], lib.pds_session_free)
         self._model = model
+        self._draft = draft
         self._step = ffi.new("pds_step *")
         self._wants_logprobs = False
         self._n_tops = 0
@@ -369,11 +423,19 @@ class Session:
         """Counts and times of the running or last generation."""
         out = ffi.new("pds_stats *")
         lib.pds_session_stats(self._handle, out)
-        return Stats(**{name: getattr(out, name) for name in Stats.__dataclass_fields__})
+        values = {name: getattr(out, name) for name in Stats.__dataclass_fields__}
+        used = max((i + 1 for i, count in enumerate(out.drafted_at) if count), default=0)
+        for name in ("drafted_at", "accepted_at"):
+            values[name] = tuple(values[name][0:used])
+        return Stats(**values)
 
     def cancel(self) -> None:
         """From any thread: the ``start`` or ``step`` that is running ends soon with Cancelled."""
         lib.pds_session_cancel(self._handle)
+
+    def cut(self, n: int) -> None:
+        """Keeps at most the first n tokens of the sequence and ends the request."""
+        lib.pds_session_cut(self._handle, n)
 
     def reset(self) -> None:
         """Forgets the sequence."""
@@ -393,13 +455,35 @@ class Session:
             sizes: elements of each.
         """
         error = ffi.new("pds_error *")
-        texts = [ffi.new("char[]", name.encode()) for name in names]
-        outs = [ffi.new("float[]", size) for size in sizes]
-        rc = lib.pds_session_inspect(
-            self._handle, list(tokens), len(tokens), texts, len(texts), outs, list(sizes), error
-        )  # fmt: skip
-        check(rc, error)
-        return [ffi.unpack(out, size) for out, size in zip(outs, sizes, strict=True)]
+        taps = _Taps(names, sizes)
+        check(lib.pds_session_inspect(self._handle, list(tokens), len(tokens), *taps.arguments, error), error)
+        return taps.values()
+
+    def inspect_draft(
+        self, anchor: int, n: int, names: Sequence[str] = (), sizes: Sequence[int] = ()
+    ) -> tuple[list[int], list[list[float]]]:
+        """Drafts the n likeliest tokens after an anchor, and returns them with tensors of the graph by name.
+
+        The sequence is not changed. For tests and tools.
+        """
+        error = ffi.new("pds_error *")
+        taps = _Taps(names, sizes)
+        ids = ffi.new("int32_t[]", max(n, 1))
+        check(lib.pds_session_inspect_draft(self._handle, anchor, n, ids, *taps.arguments, error), error)
+        return list(ids[0:n]), taps.values()
+
+
+class _Taps:
+    """Room for named tensors that the core copies out."""
+
+    def __init__(self, names: Sequence[str], sizes: Sequence[int]) -> None:
+        self._sizes = list(sizes)
+        self._texts = [ffi.new("char[]", name.encode()) for name in names]
+        self._outs = [ffi.new("float[]", size) for size in sizes]
+        self.arguments = (self._texts, len(self._texts), self._outs, self._sizes)
+
+    def values(self) -> list[list[float]]:
+        return [ffi.unpack(out, size) for out, size in zip(self._outs, self._sizes, strict=True)]
 
 
 def _request(request: Request) -> tuple[Any, list[Any]]:
@@ -418,4 +502,15 @@ def _request(request: Request) -> tuple[Any, list[Any]]:
     values |= {"n_tokens": len(request.tokens), "n_stop_ids": len(request.stop_ids), "n_bias": len(bias)}
     values["n_predict"] = -1 if sampling.max_tokens is None else sampling.max_tokens
     values |= {"seed": request.seed, "reuse_prefix": int(request.reuse_prefix), "logprobs": int(sampling.logprobs)}
+    values["n_draft_max"] = _n_draft_max(sampling)
+    values["draft_conf_min"] = sampling.draft_conf_min
+    values["draft_sampling"] = DRAFT_SAMPLING[sampling.draft_sampling]
+    values["block_verify"] = int(sampling.draft_accept == "block")
     return ffi.new("pds_request *", values), arrays
+
+
+def _n_draft_max(sampling: SamplingParams) -> int:
+    """-1 stands for the whole block: right when the drafter's confidence decides how much of it is verified."""
+    if sampling.n_draft_max is None:
+        return -1 if sampling.draft_conf_min > 0 else DEFAULT_DRAFT_MAX
+    return sampling.n_draft_max

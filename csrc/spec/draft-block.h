@@ -1,0 +1,72 @@
+// Drafting: one pass over a block gives tokens, the distributions they were drawn from, and how far to trust them.
+#pragma once
+
+#include "spec/sampler.h"
+#include "spec/target-sequence.h"
+
+#include <list>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace pds {
+
+// How a drafted token is chosen from its row.
+enum class draft_rule {
+    best,    // the likeliest token
+    drawn,   // at random, so that the ratio rule accepts as often as can be
+    coupled, // with the noise that the target will use at the same position
+};
+
+struct drafted_token {
+    int32_t                id         = 0;
+    float                  confidence = 1; // probability of being accepted if all before it are; 1 without a head
+    std::vector<candidate> q;              // what it was drawn from, ids of the target; empty: this token for certain
+};
+
+class draft_block : private row_drawer {
+  public:
+    draft_block(const draft_model & model, target_sequence & sequence);
+
+    // Adds graphs as they will be. Before the sequence's allocate() only.
+    void report(pds_memory_report & out) const;
+
+    // The settings of a request. Penalties stay out of the draft: any distribution is legal as long as it is known.
+    void start(draft_rule rule, const sampling_params & params);
+
+    // Proposes n tokens after the anchor, the token at position n_past of the sequence. Valid until the next call.
+    std::span<const drafted_token> propose(int32_t anchor, int32_t n, progress & progress);
+    // The same, copying named tensors of the graph.
+    std::span<const drafted_token> inspect(int32_t anchor, int32_t n, const std::vector<tensor_tap> & taps,
+                                           progress & progress);
+
+    int32_t n_slots() const { return model_.hparams.n_slots(); }
+
+  private:
+    struct prepared {
+        block_graph  block;
+        graph_runner runner;
+    };
+
+    int32_t draw(std::span<const float> logits, int32_t slot) override;
+
+    prepared & prepared_for(int32_t n_kv, int32_t n_chain);
+    prepared   prepare(int32_t n_kv, int32_t n_chain, std::set<std::string> taps);
+    int32_t    visible_rows() const;
+    void       set_inputs(const prepared & p, int32_t anchor);
+    void       run(prepared & p, int32_t anchor, progress & progress);
+
+    const draft_model &        model_;
+    target_sequence &          sequence_;
+    std::list<prepared>        prepared_; // most recently used first
+    std::vector<int32_t>       banned_;   // rows of the draft head that are never proposed
+    draft_rule                 rule_ = draft_rule::best;
+    uint64_t                   seed_ = 0;
+    std::optional<sampler>     sampler_;
+    std::vector<drafted_token> drafted_;
+    std::vector<uint16_t>      mask_;
+};
+
+} // namespace pds
