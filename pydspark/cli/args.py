@@ -122,7 +122,8 @@ class _Parser:
 def _unknown(name: str, known: Sequence[str]) -> Flag:
     if name in UNSUPPORTED:
         raise ArgumentError(f"{name} is not supported: {UNSUPPORTED[name]}")
-    close = nearest(name, known)
+    begun = (spelling for spelling in known if name.startswith("--") and spelling.startswith(name))
+    close = next(begun, None) or nearest(name, known)
     hint = f"did you mean {close}?" if close else "-h shows all flags; a prompt that begins with a dash goes after --"
     raise ArgumentError(f"unknown flag {name}; {hint}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from pydspark.cli.flags import with_flags
 from pydspark.cli.reply import show_reply
 from pydspark.cli.terminal import Output, Terminal, is_terminal
 from pydspark.engine import Engine
@@ -12,7 +13,7 @@ from pydspark.errors import ContextFullError
 from pydspark.params import SamplingParams
 
 _PROMPT = "> "
-_HELP = "Type a message. /clear begins again, /exit or Ctrl-D leaves, Ctrl-C stops an answer."
+_HELP = "Type a message. /clear begins again; /exit or Ctrl-D leaves; Ctrl-C stops."
 
 
 def chat_messages(system: str | None, *prompts: str) -> list[dict[str, str]]:
@@ -92,7 +93,7 @@ class Chat:
             reply = show_reply(self._engine, tokens, self._params, self._terminal, self._output)
         except ContextFullError as error:
             self._messages.pop()
-            self._terminal.error(f"{error}. /clear begins a new chat; a larger -c holds more.")
+            self._terminal.error(f"{with_flags(str(error))}; /clear begins a new chat")
             return
         self._messages.append({"role": "assistant", "content": reply.text})
 

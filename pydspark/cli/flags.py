@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -190,6 +191,21 @@ INFO = Command(
         "pydspark info -m model.gguf --json",
     ),
 )
+
+# Parameters whose names are no words of their own, by name.
+_SPELLINGS = {
+    name: option.flags[0]
+    for cls in (ModelParams, SamplingParams)
+    for name, option in options(cls).items()
+    if option.flags and "_" in name
+}
+_PARAMETER = re.compile(rf"\b({'|'.join(_SPELLINGS)})\b")
+
+
+def with_flags(message: str) -> str:
+    """A message of the Python API or the core, with flags in place of the names of parameters."""
+    return _PARAMETER.sub(lambda match: _SPELLINGS[match.group()], message)
+
 
 COMMANDS = {command.name: command for command in (RUN, INFO)}
 

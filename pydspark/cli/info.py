@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydspark.cli.args import Arguments
@@ -77,10 +77,7 @@ def _report_model(report: Report, facts: Mapping[str, Any]) -> None:
     report.row("architecture", facts["architecture"] or "not named", "the kind of network")
     if facts["shape"] is not None:
         _report_shape(report, facts["shape"])
-    for i, used in enumerate(facts["tensor_types"]):
-        note = "how numbers are stored (q4 = 4 bits)" if i == 0 else ""
-        text = f"{used['type']:6} {count_text(used['tensors'], 'tensor')}, {bytes_text(used['size'])}"
-        report.row("weights" if i == 0 else "", text, note)
+    _report_weights(report, facts["tensor_types"])
     if facts["vocabulary"] is not None:
         _report_vocabulary(report, facts["vocabulary"])
     _report_sampling(report, facts["sampling"])
@@ -107,6 +104,12 @@ def _report_shape(report: Report, shape: Mapping[str, Any]) -> None:
     report.row("attention heads", f"{shape['n_head']}", "parts that look back at the text")
     report.row("key/value heads", f"{shape['n_head_kv']}", "fewer need less memory for context")
     report.row("embedding", f"{shape['n_embd']}", "numbers that stand for one token")
+
+
+def _report_weights(report: Report, types: Sequence[Mapping[str, Any]]) -> None:
+    report.title("Weights, by how their numbers are stored (q4 = in 4 bits each, f16 = in 16)")
+    for used in types:
+        report.row(used["type"], bytes_text(used["size"]), f"in {count_text(used['tensors'], 'table')}")
 
 
 def _report_vocabulary(report: Report, vocabulary: Mapping[str, Any]) -> None:
@@ -139,7 +142,12 @@ def _report_memory(report: Report, memory: Mapping[str, Any]) -> None:
     for line in memory["lines"]:
         needed = sum(line[part] for part in ("weights", "kv", "compute"))
         mapped = f"of it {bytes_text(line['mapped'])} stay in the file" if line["mapped"] else ""
-        report.row(line["device"], f"{bytes_text(needed)} needed, {bytes_text(line['free'])} free")
+        fits = needed - line["mapped"] <= line["free"]
+        report.row(
+            line["device"],
+            f"{bytes_text(needed)} needed, {bytes_text(line['free'])} free",
+            "" if fits else "too much: a smaller -c needs less",
+        )
         report.row("  weights", bytes_text(line["weights"]), mapped)
         report.row("  context", bytes_text(line["kv"]), "to remember earlier tokens")
         report.row("  work space", bytes_text(line["compute"]), "for results in between")

@@ -13,6 +13,7 @@ from typing import TextIO
 
 from pydspark import __version__
 from pydspark.cli.args import TRUE_WORDS, Arguments, parse
+from pydspark.cli.flags import with_flags
 from pydspark.cli.help import command_help, overview
 from pydspark.cli.terminal import LogHandler, Output, Terminal
 from pydspark.errors import InternalError, PydsparkError
@@ -27,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: arguments without the program's name; None = those of the process.
     """
     argv = sys.argv[1:] if argv is None else argv
+    _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         _use_utf8(stream)
     terminal = Terminal(sys.stderr, os.environ)
@@ -41,12 +43,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        terminal.clear_live()
+        terminal.say("stopped")
         return _INTERRUPTED
     except Exception as error:
         if debug:
             traceback.print_exc()
         return _report(error, terminal)
+
+
+def _open_missing_streams() -> None:
+    # A shell can start a program with any of the three closed. In this order each one takes its own number.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 def _use_utf8(stream: TextIO) -> None:
@@ -98,7 +107,7 @@ def _version_line() -> str:
 def _report(error: Exception, terminal: Terminal) -> int:
     """Shows an error in one line and returns the exit status for it."""
     if isinstance(error, PydsparkError) and not isinstance(error, InternalError):
-        terminal.error(str(error))
+        terminal.error(with_flags(str(error)))
         return error.exit_code
     if isinstance(error, OSError):
         named = f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ from pydspark.demo import demo_model_path
 from pydspark.errors import ArgumentError
 from pydspark.llama import Llama
 from pydspark.params import ModelParams
+
+log = logging.getLogger("pydspark.cli")
 
 _SOURCES = {"demo": "--demo", "model": "-m", "hf_repo": "-hf"}
 
@@ -54,6 +57,8 @@ def open_model(arguments: Arguments, terminal: Terminal) -> Llama:
         return True
 
     try:
-        return Llama(path, **arguments.of(ModelParams), progress=show)
+        llama = Llama(path, **arguments.of(ModelParams), progress=show)
     finally:
         terminal.clear_live()
+    log.info("%s: %s, context of %d tokens", path, llama.engine.info.architecture, llama.n_ctx())
+    return llama

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pydspark.cli.interrupt import Interrupt
+from pydspark.cli.report import count_text
 from pydspark.cli.terminal import Output, Terminal
 from pydspark.engine import Engine
 from pydspark.errors import Cancelled
 from pydspark.generate import Done, Event, Text, Token
 from pydspark.params import SamplingParams
+
+log = logging.getLogger("pydspark.cli")
 
 
 class Generation:
@@ -70,7 +74,7 @@ class Generation:
 
     def say_interrupted(self) -> None:
         """Tells how far it came."""
-        self._terminal.say(f"stopped after {self.n_tokens} tokens")
+        self._terminal.say(f"stopped after {count_text(self.n_tokens, 'token')}")
 
     def _count(self) -> None:
         self.n_tokens += 1
@@ -78,7 +82,7 @@ class Generation:
             self._began = time.monotonic()
         elif self._show_speed:
             speed = (self.n_tokens - 1) / max(time.monotonic() - self._began, 1e-9)
-            self._terminal.live(f"{self.n_tokens} tokens, {speed:.1f} t/s")
+            self._terminal.live(f"{count_text(self.n_tokens, 'token')}, {speed:.1f} t/s")
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,7 @@ def show_reply(
     if done is None:
         generation.say_interrupted()
     else:
+        log.info("seed %d", done.seed)
         terminal.say(summary(done, engine.n_ctx, params.max_tokens))
     return Reply("".join(texts), done)
 
@@ -120,7 +125,7 @@ def summary(done: Done, n_ctx: int, max_tokens: int | None) -> str:
     line = f"{prompt} | {answer} | {context}"
     if done.finish_reason == "length":
         limited = max_tokens is not None and usage.completion_tokens >= max_tokens >= 0
-        line += f" | cut off: {f'limit of {max_tokens} tokens (-n)' if limited else 'context full (-c)'}"
+        line += f" | -n {max_tokens} reached" if limited else " | context full"
     return line
 
 

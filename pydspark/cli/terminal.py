@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import TextIO
 
+from pydspark.cli.flags import with_flags
+
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _LIVE_PERIOD_S = 0.1
 _PLAIN_PERIOD_S = 5.0  # between progress lines where there is no live line
@@ -121,7 +123,7 @@ class LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Shows one record."""
-        self._terminal.log(record.levelno, self.format(record))
+        self._terminal.log(record.levelno, with_flags(self.format(record)))
 
 
 class Output:
