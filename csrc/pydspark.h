@@ -103,6 +103,11 @@ int32_t pds_gguf_override_float(pds_gguf * gguf, const char * key, double value,
 int32_t pds_gguf_override_bool(pds_gguf * gguf, const char * key, int32_t value, pds_error * error);
 int32_t pds_gguf_override_string(pds_gguf * gguf, const char * key, const char * value, pds_error * error);
 
+// Writes the model as one file with its weights in another type (ggml type number); see model/quantize.h for what is
+// kept. Without replace an existing file is refused. After an error or a cancel nothing is left behind.
+int32_t pds_quantize(const pds_gguf * gguf, const char * path, int32_t type, int32_t replace, pds_progress_fn progress,
+                     void * user, pds_error * error);
+
 // ---- target model ----
 
 typedef struct pds_model pds_model;
