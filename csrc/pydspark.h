@@ -241,6 +241,10 @@ int64_t pds_session_n_past(const pds_session * session);
 // out[i]: [sizes[i]] floats, sizes in elements.
 int32_t pds_session_inspect(pds_session * session, const int32_t * tokens, int64_t n_tokens, const char ** names,
                             int64_t n_names, float ** out, const int64_t * sizes, pds_error * error);
+// For benchmarks: appends n_tokens as one batch with logits for every row, forgets them, and does so n_repeats times.
+// ms_out: [n_repeats] milliseconds of each. Run it once before: the first time builds the graph.
+int32_t pds_session_measure(pds_session * session, int32_t n_tokens, int32_t n_repeats, double * ms_out,
+                            pds_error * error);
 
 // [cdef end]
 

@@ -166,9 +166,13 @@ void session::reset() {
     finish_ = PDS_FINISH_LENGTH;
 }
 
-void session::inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps, progress & progress) {
-    finish_ = PDS_FINISH_LENGTH; // ends the request at hand
+void session::end_request() {
+    finish_ = PDS_FINISH_LENGTH;
     pending_.reset();
+}
+
+void session::inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps, progress & progress) {
+    end_request();
     for (const int32_t id : tokens) {
         PDS_REQUIRE(id >= 0 && id < model_->hparams.n_vocab, PDS_ERR_ARGUMENT, "token id %d is not in 0..%d", id,
                     model_->hparams.n_vocab - 1);
@@ -177,6 +181,21 @@ void session::inspect(std::span<const int32_t> tokens, const std::vector<tensor_
                 PDS_ERR_ARGUMENT, "%zu tokens cannot be appended to %lld in a context of %d", tokens.size(),
                 static_cast<long long>(sequence_.n_past()), sequence_.n_ctx());
     sequence_.inspect(tokens, taps, progress);
+}
+
+void session::measure(int32_t n_tokens, std::span<double> ms, progress & progress) {
+    end_request();
+    const int64_t n_past = sequence_.n_past();
+    PDS_REQUIRE(n_tokens >= 1 && n_tokens <= sequence_.batch_rows() && n_past + n_tokens <= sequence_.n_ctx(),
+                PDS_ERR_ARGUMENT, "a batch of %d cannot be measured after %lld tokens, with n_ubatch %d and n_ctx %d",
+                n_tokens, static_cast<long long>(n_past), sequence_.batch_rows(), sequence_.n_ctx());
+    const std::vector<int32_t> tokens(static_cast<size_t>(n_tokens), 0);
+    for (double & value : ms) {
+        const stopwatch watch;
+        sequence_.append(tokens, n_tokens, progress);
+        value = watch.elapsed_ms();
+        sequence_.cut(n_past);
+    }
 }
 
 } // namespace pds

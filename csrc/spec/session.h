@@ -28,6 +28,8 @@ class session {
     progress make_progress(pds_progress_fn fn, void * user);
 
     void inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps, progress & progress);
+    // Milliseconds of a batch of n_tokens with logits for every row, once per value; nothing of it is kept.
+    void measure(int32_t n_tokens, std::span<double> ms, progress & progress);
 
     pds_stats         stats() const { return stats_; }
     pds_memory_report memory() const { return memory_; }
@@ -36,6 +38,7 @@ class session {
   private:
     void check_prompt(const pds_request & request) const;
     void prefill(std::span<const int32_t> prompt, progress & progress);
+    void end_request();
     void report_logprobs(pds_step & out, int32_t index) const;
 
     std::shared_ptr<const target_model> model_;
