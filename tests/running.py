@@ -45,7 +45,7 @@ class Running:
         return self.read(ids, "result_output")["result_output"]
 
     def prefill(self, ids: Sequence[int]) -> int:
-        """Makes ``ids`` the whole sequence, keeping what is held of its beginning. Returns how many tokens were kept."""
+        """Makes ``ids`` the whole sequence. Returns how many tokens of its beginning were held already."""
         self.session.start(Request(tokens=ids, sampling=SamplingParams(temperature=0.0), seed=0))
         return self.session.stats().cache_n
 

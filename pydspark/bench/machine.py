@@ -27,7 +27,7 @@ def facts(bench: Bench) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "ggml": _native.ggml_version(),
         "ggml_loaded_from": loaded_from("libggml-base"),
-        "ggml_build": {"version": _native.ggml_build_version(), "options": _native.ggml_build_options()},
+        "compiled_with_ggml": {"version": _native.ggml_build_version(), "options": _native.ggml_build_options()},
         "model_filename": file.name,
         "model_bytes": sum(Path(path).stat().st_size for path in bench.gguf.files),
         "model_types": tensor_types(bench.gguf),

@@ -87,9 +87,8 @@ class Worker:
         except BrokenPipeError:
             answer = ""
         if not answer:
-            raise PydsparkError(
-                f"the measuring process ended with status {self._process.wait()}; see its message above"
-            )
+            status = self._process.wait()
+            raise PydsparkError(f"the measuring process ended with status {status}; see its message above")
         return json.loads(answer)
 
     def _check_library(self, wanted: Path | None) -> None:

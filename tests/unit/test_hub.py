@@ -127,7 +127,9 @@ def test_missing_quantization_tells_what_there_is(cache: Path, env: dict[str, st
         hub.resolve("user/model:Q5_0", env)
 
 
-def test_without_the_library_the_command_to_type_is_named(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_command_to_type_is_named(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ModelFileError, match=r"Run: hf download user/model .*pydspark\[hub\]"):
         hub.resolve("user/model", {**env, "HF_HUB_OFFLINE": "0"})

@@ -162,9 +162,7 @@ def sample(temperature: float = 0.8, mirostat_mode: int = 0, grammar: object = N
 
 
 def test_unknown_keyword_names_the_closest() -> None:
-    with pytest.raises(
-        TypeError, match=r"sample\(\) has no keyword argument 'temprature'; did you mean 'temperature'\?"
-    ):
+    with pytest.raises(TypeError, match=r"sample\(\) has no keyword argument 'temprature'; did you mean 'temperature'\?"):
         sample(temprature=1)  # type: ignore[call-arg]
 
 
