@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -75,28 +76,51 @@ def resolve_repo(
         if name := choose(names, quant, filename):
             return folder / name
         here += names
-    wanted = filename or (f"*{quant}*.gguf" if quant else "*.gguf")
-    by_hand = f"hf download {repo} --include '{wanted}'"
     where = local_dir or "the Hugging Face cache"
-    missing = f"no file {wanted!r} of {repo} is in {where}" + (f"; there is: {', '.join(here)}" if here else "")
+    missing = f"in {where} there is: {', '.join(here)}" if here else f"nothing of it is in {where}"
+    return _download(_Wanted(repo, quant, filename), missing, _path(cache_dir), _path(local_dir), env)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What to look for in a repo."""
+
+    repo: str
+    quant: str | None
+    filename: str | None
+
+    @property
+    def pattern(self) -> str:
+        return self.filename or (f"*{self.quant}*.gguf" if self.quant else "*.gguf")
+
+    def __str__(self) -> str:
+        return f"{self.pattern!r} of {self.repo}"
+
+
+def _download(
+    wanted: _Wanted, missing: str, cache_dir: Path | None, local_dir: Path | None, env: Mapping[str, str]
+) -> Path:
+    by_hand = f"hf download {wanted.repo} --include '{wanted.pattern}'"
     if is_offline(env):
-        raise ModelFileError(f"{missing}. The environment says offline; with a network, run: {by_hand}")
+        raise ModelFileError(f"no {wanted}: {missing}. The environment says offline; with a network, run: {by_hand}")
     try:
         import huggingface_hub
     except ImportError:
-        raise ModelFileError(f"{missing}. Run: {by_hand} (or: pip install 'pydspark[hub]')") from None
+        raise ModelFileError(f"no {wanted}: {missing}. Run: {by_hand} (or: pip install 'pydspark[hub]')") from None
     token = env.get("HF_TOKEN") or None
-    fetch = partial(
-        huggingface_hub.hf_hub_download, repo, token=token, cache_dir=_path(cache_dir), local_dir=_path(local_dir)
+    download = partial(
+        huggingface_hub.hf_hub_download, wanted.repo, token=token, cache_dir=cache_dir, local_dir=local_dir
     )
     try:
-        names = huggingface_hub.list_repo_files(repo, token=token)
-        if name := choose(names, quant, filename):
-            return Path([fetch(part) for part in _all_parts(name)][0])
+        names = huggingface_hub.list_repo_files(wanted.repo, token=token)
+        name = choose(names, wanted.quant, wanted.filename)
+        paths = [download(part) for part in _all_parts(name)] if name else []
     except Exception as error:  # the library and the one below it have no common error class
-        raise ModelFileError(f"downloading {repo} failed: {error}. By hand: {by_hand}") from error
-    there = ", ".join(sorted(name for name in names if name.endswith(".gguf"))) or "no GGUF file"
-    raise ModelFileError(f"{repo} has nothing that fits {wanted!r}; there is: {there}")
+        raise ModelFileError(f"downloading {wanted.repo} failed: {error}. By hand: {by_hand}") from error
+    if not paths:
+        there = ", ".join(sorted(name for name in names if name.endswith(".gguf"))) or "no GGUF file"
+        raise ModelFileError(f"there is no {wanted}; there is: {there}")
+    return Path(paths[0])
 
 
 def cache_folders(env: Mapping[str, str]) -> list[Path]:

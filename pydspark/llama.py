@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NoReturn
 
 from pydspark import hub, results
@@ -142,8 +141,6 @@ class Llama:
         path = hub.resolve_repo(repo_id, filename=filename, cache_dir=cache_dir, local_dir=local_dir)
         return cls(path, **kwargs)
 
-    # ---- generation ----
-
     @compatible
     def create_completion(
         self,
@@ -257,13 +254,10 @@ class Llama:
             logprobs: report log-probabilities.
             top_logprobs: how many (0 to 20) alternatives for each token.
             chat_template_kwargs: further variables of the template, such as ``{"enable_thinking": False}``.
-            Other arguments: see ``create_completion``.
+            Other arguments, and errors: see ``create_completion``.
 
         Returns:
             A chat completion like OpenAI's with ``timings`` beside ``usage``, or an iterator of chunks.
-
-        Raises:
-            As ``create_completion``.
         """
         if top_logprobs and not logprobs:
             raise ArgumentError("top_logprobs needs logprobs=True")
@@ -317,11 +311,9 @@ class Llama:
         return (event.id for event in events if isinstance(event, Token))
 
     def _sampling(self, **call: Any) -> SamplingParams:
-        base = {"seed": self._seed, "repeat_last_n": self._last_n_tokens_size}
-        given = {name: value for name, value in call.items() if name != "seed" or value is not None}
-        return self.engine.sampling({**base, **given})
-
-    # ---- text ----
+        if call.get("seed") is None:
+            call["seed"] = self._seed
+        return self.engine.sampling({"repeat_last_n": self._last_n_tokens_size, **call})
 
     def tokenize(self, text: str | bytes, add_bos: bool = True, special: bool = False) -> list[int]:
         """Token ids of a text. ``special``: control tokens may be spelled in it."""
@@ -332,8 +324,6 @@ class Llama:
     ) -> bytes:
         """Bytes of token ids. ``special``: control tokens too. ``prev_tokens`` makes no difference here."""
         return self.engine.prompts.tokenizer.decode(tokens, special=special)
-
-    # ---- facts ----
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -378,8 +368,6 @@ class Llama:
 
     create_embedding = embed
 
-    # ---- life ----
-
     def reset(self) -> None:
         """Forgets the last sequence, so that nothing of it is reused."""
         self.engine.reset()
@@ -395,9 +383,7 @@ class Llama:
     def __enter__(self) -> Llama:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -100,9 +100,11 @@ def _find_merges(ranks: dict[bytes, int]) -> list[str]:
 def _last_pair(token: bytes, rank: int, ranks: dict[bytes, int]) -> list[bytes]:
     """The token merged as far as tokens of lower rank allow: two parts, unless it was put in by hand."""
     parts = [token[i : i + 1] for i in range(len(token))]
-    while len(parts) > 2:
-        best, at = min((ranks.get(a + b, rank), i) for i, (a, b) in enumerate(zip(parts, parts[1:], strict=False)))
-        if best >= rank:
-            break
+    pair_ranks = [ranks.get(token[i : i + 2], rank) for i in range(len(token) - 1)]
+    while len(parts) > 2 and (best := min(pair_ranks)) < rank:
+        at = pair_ranks.index(best)
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
+        del pair_ranks[at]
+        for i in range(max(0, at - 1), min(at + 1, len(pair_ranks))):
+            pair_ranks[i] = ranks.get(parts[i] + parts[i + 1], rank)
     return parts

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
+from itertools import chain, filterfalse
 from typing import cast
 
 import tokenizers
@@ -65,17 +64,19 @@ class BytePairEncoder:
     """
 
     def __init__(self, vocab: Vocab) -> None:
-        ids = dict(zip(vocab.tokens, range(vocab.n_vocab), strict=True))
-        for text, token_id in vocab.ids_by_text(CONTROL_TYPES).items():
-            # Ordinary text must never become a control token, whatever the merges say.
-            if ids[text] == token_id:
-                del ids[text]
+        # Ordinary text must never become a control token, whatever the merges say.
+        typed = enumerate(zip(vocab.tokens, vocab.types, strict=True))
+        ids = {text: token_id for token_id, (text, kind) in typed if kind not in CONTROL_TYPES}
         self.byte_ids = [[ids[char]] if char in ids else [] for char in BYTE_CHARS]
         self._n_vocab = vocab.n_vocab
-        # Pieces that merging can meet but that are no tokens, by a number past the last id. They take part in merging
-        # and are spelled in bytes afterwards.
+        pairs = _split_merges(vocab.merges)
+        # Pieces that merging can meet but that are no tokens, numbered past the last id. They take part in merging and
+        # are spelled in bytes afterwards. (The library panics on some merges of pieces without a number.)
         self._spelled: dict[int, list[int]] = {}
-        self._tokenizer = tokenizers.Tokenizer(self._make_model(ids, _split_merges(vocab.merges)))
+        for number, piece in enumerate(_missing_pieces(ids, pairs), start=vocab.n_vocab):
+            ids[piece] = number
+            self._spelled[number] = [token_id for byte in text_bytes(piece) for token_id in self.byte_ids[byte]]
+        self._tokenizer = tokenizers.Tokenizer(models.BPE(ids, pairs))
         self._tokenizer.pre_tokenizer = _make_splitter(vocab.pre)
 
     def encode(self, text: str) -> list[int]:
@@ -85,20 +86,6 @@ class BytePairEncoder:
             return [part for token_id in ids for part in self._spelled.get(token_id, (token_id,))]
         return ids
 
-    def _make_model(self, ids: dict[str, int], pairs: list[tuple[str, str]]) -> models.BPE:
-        self._number_missing(BYTE_CHARS, ids)
-        try:
-            return models.BPE(ids, pairs)
-        except Exception:  # the library has no narrower type for a merge of or into a piece without a number
-            self._number_missing(chain(map("".join, pairs), chain.from_iterable(pairs)), ids)
-            return models.BPE(ids, pairs)
-
-    def _number_missing(self, pieces: Iterable[str], ids: dict[str, int]) -> None:
-        for piece in sorted(set(pieces).difference(ids)):
-            number = self._n_vocab + len(self._spelled)
-            ids[piece] = number
-            self._spelled[number] = [token_id for byte in text_bytes(piece) for token_id in self.byte_ids[byte]]
-
 
 def _split_merges(merges: list[str]) -> list[tuple[str, str]]:
     # Of equal merges the first counts, as it does for the readers that look a merge's rank up.
@@ -107,6 +94,11 @@ def _split_merges(merges: list[str]) -> list[tuple[str, str]]:
         if len(pair) != 2:
             raise ModelFileError(f"tokenizer.ggml.merges holds {' '.join(pair)!r}, which is not 'left right'")
     return cast("list[tuple[str, str]]", parts)
+
+
+def _missing_pieces(ids: dict[str, int], pairs: list[tuple[str, str]]) -> list[str]:
+    pieces = chain(map("".join, pairs), chain.from_iterable(pairs), BYTE_CHARS)
+    return sorted(set(filterfalse(ids.__contains__, pieces)))
 
 
 def _make_splitter(pre: str) -> pre_tokenizers.PreTokenizer:

@@ -28,7 +28,10 @@ def unprotect(text: str) -> str:
 
 
 class Protector:
-    """Protects what goes into a chat template. Made once per vocabulary."""
+    """Protects what goes into a chat template. Made once per vocabulary.
+
+    A template that writes the beginning of a marker itself and takes the rest from content is beyond its reach.
+    """
 
     def __init__(self, vocab: Vocab) -> None:
         control = vocab.ids_by_text(CONTROL_TYPES)

@@ -61,7 +61,7 @@ class TokenType(IntEnum):
     BYTE = 6
 
 
-CONTROL_TYPES = (TokenType.CONTROL, TokenType.UNKNOWN)  # tokens that ordinary text must not become
+CONTROL_TYPES = frozenset({TokenType.CONTROL, TokenType.UNKNOWN})  # tokens that ordinary text must not become
 
 
 @dataclass(frozen=True)

@@ -110,8 +110,9 @@ def test_logit_bias_spellings(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [{"word": 1}, [["word", -1]], {5: "x"}, {5: math.nan}, {5: math.inf}, {5: True}, {-1: 1}, 7, [7], [[1, 2, 3]]]
-)  # fmt: skip
+    "value",
+    [{"word": 1}, [["word", -1]], {5: "x"}, {5: math.nan}, {5: math.inf}, {5: True}, {-1: 1}, 7, [7], [[1, 2, 3]]],
+)
 def test_wrong_logit_bias_is_refused(value: Any) -> None:
     with pytest.raises(ArgumentError, match="logit_bias"):
         SamplingParams(logit_bias=value)
@@ -162,7 +163,9 @@ def sample(temperature: float = 0.8, mirostat_mode: int = 0, grammar: object = N
 
 
 def test_unknown_keyword_names_the_closest() -> None:
-    with pytest.raises(TypeError, match=r"sample\(\) has no keyword argument 'temprature'; did you mean 'temperature'\?"):
+    with pytest.raises(
+        TypeError, match=r"sample\(\) has no keyword argument 'temprature'; did you mean 'temperature'\?"
+    ):
         sample(temprature=1)  # type: ignore[call-arg]
 
 

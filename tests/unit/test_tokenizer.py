@@ -12,7 +12,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import pre_tokenizers
+from tokenizers import normalizers, pre_tokenizers
 
 from pydspark.errors import ArgumentError
 from pydspark.text.bpe import BYTE_CHARS, SPLIT_PATTERNS
@@ -112,7 +112,7 @@ def test_any_bytes_come_back(data: bytes, qwen_tokenizer_as_is: Tokenizer, smoll
 @given(text=st.text(max_size=40))
 def test_normalized_text_comes_back_in_nfc(text: str, qwen_tokenizer: Tokenizer) -> None:
     decoded = qwen_tokenizer.decode(qwen_tokenizer.encode(text)).decode()
-    # Characters that are newer than Python's tables are compared by their decomposition, which is then the identity.
+    # Compared decomposed, since Python's tables may be older than the tokenizer's.
     assert unicodedata.normalize("NFD", decoded) == unicodedata.normalize("NFD", text)
     assert qwen_tokenizer.encode(decoded) == qwen_tokenizer.encode(text)
 
@@ -223,7 +223,8 @@ def test_a_megabyte_of_one_letter_round_trips(qwen_tokenizer: Tokenizer) -> None
 
 
 def test_a_run_of_blanks_past_the_backtracking_limit_is_split() -> None:
-    assert [len(piece) for piece in _split(SPLIT_PATTERNS["qwen35"], " " * 10_500_000 + "x")] == [10_499_999, 2]
+    replace = normalizers.Replace(tokenizers.Regex(SPLIT_PATTERNS["qwen35"][0]), "|")
+    assert replace.normalize_str(" " * 10_500_000 + "x") == "||"
 
 
 def test_building_for_a_quarter_million_tokens_is_fast(qwen_metadata: dict[str, object]) -> None:
