@@ -1,0 +1,119 @@
+"""The program ``pydspark``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TextIO
+
+from pydspark import __version__
+from pydspark.cli.args import TRUE_WORDS, Arguments, parse
+from pydspark.cli.help import command_help, overview
+from pydspark.cli.terminal import LogHandler, Output, Terminal
+from pydspark.errors import InternalError, PydsparkError
+
+_INTERNAL, _INTERRUPTED = 70, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program and returns its exit status.
+
+    Args:
+        argv: arguments without the program's name; None = those of the process.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        _use_utf8(stream)
+    terminal = Terminal(sys.stderr, os.environ)
+    debug = os.environ.get("DSPARK_DEBUG", "").lower() in TRUE_WORDS
+    try:
+        arguments = parse(argv, os.environ)
+        debug = debug or bool(arguments.get("debug"))
+        terminal = _terminal_for(arguments)
+        return _run(arguments, terminal)
+    except BrokenPipeError:
+        _forget_stdout()
+        return 0
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        terminal.clear_live()
+        return _INTERRUPTED
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _report(error, terminal)
+
+
+def _use_utf8(stream: TextIO) -> None:
+    # A stream that a test or a program has put in place may not be able to change.
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(encoding="utf-8", errors="replace")
+
+
+def _terminal_for(arguments: Arguments) -> Terminal:
+    colors = arguments.get("log_colors") or "auto"
+    terminal = Terminal(sys.stderr, os.environ, colors, quiet=bool(arguments.get("quiet")))
+    level = logging.ERROR if terminal.quiet else logging.WARNING
+    level = logging.INFO if arguments.get("verbose") else level
+    logger = logging.getLogger("pydspark")
+    logger.setLevel(logging.DEBUG if arguments.get("debug") else level)
+    logger.handlers = [LogHandler(terminal)]
+    logger.propagate = False
+    return terminal
+
+
+def _run(arguments: Arguments, terminal: Terminal) -> int:
+    output = Output(sys.stdout)
+    width = min(shutil.get_terminal_size().columns, 120)
+    if arguments.get("version"):
+        output.write(_version_line())
+        return 0
+    if arguments.command is None:
+        output.write(overview())
+        return 0
+    if arguments.get("help"):
+        output.write(command_help(arguments.command, width))
+        return 0
+    if arguments.command.name == "run":
+        from pydspark.cli.run import run
+
+        return run(arguments, terminal, output)
+    from pydspark.cli.info import info
+
+    return info(arguments, terminal, output, width)
+
+
+def _version_line() -> str:
+    from pydspark._native import ggml_version
+    from pydspark._native.loader import ABI_VERSION
+
+    return f"pydspark {__version__} (core interface {ABI_VERSION}, ggml {ggml_version()})\n"
+
+
+def _report(error: Exception, terminal: Terminal) -> int:
+    """Shows an error in one line and returns the exit status for it."""
+    if isinstance(error, PydsparkError) and not isinstance(error, InternalError):
+        terminal.error(str(error))
+        return error.exit_code
+    if isinstance(error, OSError):
+        named = f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)
+        terminal.error(named)
+        return 1
+    if isinstance(error, (ImportError, MemoryError)):
+        terminal.error(str(error) or "not enough memory")
+        return 1
+    terminal.error(
+        f"{type(error).__name__}: {error}. This is a defect of pydspark; please report it with the output of the same "
+        "command and --debug"
+    )
+    return _INTERNAL
+
+
+def _forget_stdout() -> None:
+    # The reader is gone. Python writes out what is left when it ends, and must find a place for it.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

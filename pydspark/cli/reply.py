@@ -1,0 +1,128 @@
+"""Generates one reply and shows it as it comes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydspark.cli.interrupt import Interrupt
+from pydspark.cli.terminal import Output, Terminal
+from pydspark.engine import Engine
+from pydspark.errors import Cancelled
+from pydspark.generate import Done, Event, Text, Token
+from pydspark.params import SamplingParams
+
+
+class Generation:
+    """The events of one reply, while Ctrl-C stops it instead of the program.
+
+    Args:
+        engine: generates.
+        tokens: ids of the prompt.
+        params: how to generate.
+        terminal: shows the progress of the prompt, and the speed where ``show_speed`` allows it.
+        show_speed: the text does not go to the same screen, so a live line cannot get in its way.
+
+    Attributes:
+        engine: generates.
+        interrupted: Ctrl-C was pressed before the end.
+        n_tokens: generated so far.
+    """
+
+    def __init__(
+        self, engine: Engine, tokens: Sequence[int], params: SamplingParams, terminal: Terminal, show_speed: bool
+    ) -> None:
+        self.engine = engine
+        self._tokens = tokens
+        self._params = params
+        self._terminal = terminal
+        self._show_speed = show_speed
+        self._began: float | None = None  # when the first token came
+        self.interrupted = False
+        self.n_tokens = 0
+
+    def events(self) -> Iterator[Event]:
+        """The events. They end without Done after Ctrl-C."""
+        with Interrupt() as interrupt:
+
+            def show_prompt(fraction: float) -> bool:
+                self._terminal.progress("reading the prompt", fraction)
+                return not interrupt.pressed
+
+            stream = self.engine.events(self._tokens, self._params, show_prompt)
+            try:
+                for event in stream:
+                    if isinstance(event, Token):
+                        self._count()
+                    elif isinstance(event, Done) or not self._show_speed:
+                        self._terminal.clear_live()
+                    yield event
+                    if interrupt.pressed and not isinstance(event, Done):
+                        self.interrupted = True
+                        break
+            except Cancelled:
+                if not interrupt.pressed:
+                    raise
+                self.interrupted = True
+            finally:
+                self._terminal.clear_live()
+
+    def say_interrupted(self) -> None:
+        """Tells how far it came."""
+        self._terminal.say(f"stopped after {self.n_tokens} tokens")
+
+    def _count(self) -> None:
+        self.n_tokens += 1
+        if self._began is None:
+            self._began = time.monotonic()
+        elif self._show_speed:
+            speed = (self.n_tokens - 1) / max(time.monotonic() - self._began, 1e-9)
+            self._terminal.live(f"{self.n_tokens} tokens, {speed:.1f} t/s")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What was shown. ``done`` is None when Ctrl-C stopped it."""
+
+    text: str
+    done: Done | None
+
+
+def show_reply(
+    engine: Engine, tokens: Sequence[int], params: SamplingParams, terminal: Terminal, output: Output
+) -> Reply:
+    """Generates a reply, writes it to ``output`` piece by piece, and a summary to ``terminal``."""
+    generation = Generation(engine, tokens, params, terminal, show_speed=output.is_file)
+    texts: list[str] = []
+    done = None
+    for event in generation.events():
+        if isinstance(event, Text):
+            texts.append(event.text)
+            output.write(event.text)
+        elif isinstance(event, Done):
+            done = event
+    output.end_line()
+    if done is None:
+        generation.say_interrupted()
+    else:
+        terminal.say(summary(done, engine.n_ctx, params.max_tokens))
+    return Reply("".join(texts), done)
+
+
+def summary(done: Done, n_ctx: int, max_tokens: int | None) -> str:
+    """Counts and speeds in one line."""
+    usage, stats = done.usage, done.stats
+    reused = f" ({usage.cached_tokens} kept from before)" if usage.cached_tokens else ""
+    prompt = f"prompt {usage.prompt_tokens} tokens{reused}{_speed(stats.prompt_n, stats.prompt_ms)}"
+    answer = f"answer {usage.completion_tokens} tokens{_speed(stats.predicted_n, stats.predicted_ms)}"
+    context = f"context {usage.prompt_tokens + usage.completion_tokens} of {n_ctx}"
+    line = f"{prompt} | {answer} | {context}"
+    if done.finish_reason == "length":
+        limited = max_tokens is not None and usage.completion_tokens >= max_tokens >= 0
+        line += f" | cut off: {f'limit of {max_tokens} tokens (-n)' if limited else 'context full (-c)'}"
+    return line
+
+
+def _speed(n: int, ms: float) -> str:
+    return f", {n / ms * 1e3:.1f} t/s" if n and ms > 0 else ""

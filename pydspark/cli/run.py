@@ -1,0 +1,88 @@
+"""``pydspark run``: one prompt, or a chat."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from pydspark import results
+from pydspark.cli.args import Arguments
+from pydspark.cli.chat import Chat, chat_messages
+from pydspark.cli.model import open_model
+from pydspark.cli.prompt import read_prompt, read_system_prompt
+from pydspark.cli.reply import Generation, show_reply
+from pydspark.cli.terminal import Output, Terminal
+from pydspark.errors import ArgumentError, Cancelled
+from pydspark.params import SamplingParams
+
+_NEEDS_TEMPLATE = {
+    "conversation": "-cnv",
+    "system_prompt": "-sys",
+    "chat_template_kwargs": "--chat-template-kwargs",
+}
+
+
+def run(arguments: Arguments, terminal: Terminal, output: Output) -> int:
+    """Runs the command and returns the exit status.
+
+    Raises:
+        ArgumentError: arguments that do not go together.
+        PydsparkError: the model cannot be loaded, or generating fails.
+    """
+    _check_together(arguments)
+    variables = _template_variables(arguments)
+    prompt = read_prompt(arguments, sys.stdin)
+    system = read_system_prompt(arguments)
+    with open_model(arguments, terminal) as llama:
+        engine = llama.engine
+        params = engine.sampling(arguments.of(SamplingParams))
+        is_chat = not arguments.get("raw") and "default" in engine.prompts.vocab.chat_templates
+        if not is_chat and (system is not None or arguments.get("conversation")):
+            raise ArgumentError("this model has no chat template, which -sys and -cnv need; leave them out")
+        if prompt is None or arguments.get("conversation"):
+            return Chat(engine, params, terminal, output, system, variables).run(sys.stdin, prompt)
+        if is_chat:
+            tokens = engine.prompts.encode_chat(chat_messages(system, prompt), variables=variables)
+        else:
+            tokens = engine.prompts.encode(prompt)
+        if arguments.get("json"):
+            kind = "chatcmpl" if is_chat else "cmpl"
+            return _print_json(Generation(engine, tokens, params, terminal, True), kind, llama.model_path, output)
+        reply = show_reply(engine, tokens, params, terminal, output)
+        return 0 if reply.done is not None else Cancelled.exit_code
+
+
+def _check_together(arguments: Arguments) -> None:
+    for dest, flag in _NEEDS_TEMPLATE.items():
+        if arguments.get("raw") and dest in arguments.given:
+            raise ArgumentError(f"{flag} needs the chat template, which --raw leaves out; give one of them")
+    if arguments.get("conversation") and arguments.get("json"):
+        raise ArgumentError("--json prints one answer; it does not go with -cnv")
+    if len(arguments.positionals) > 1:
+        raise ArgumentError(f"one prompt at a time, but {len(arguments.positionals)} were given; put it in quotes")
+
+
+def _template_variables(arguments: Arguments) -> dict[str, Any]:
+    text = arguments.get("chat_template_kwargs")
+    if text is None:
+        return {}
+    try:
+        variables = json.loads(text)
+    except ValueError as error:
+        raise ArgumentError(f"--chat-template-kwargs is not JSON: {error}") from None
+    if not isinstance(variables, dict):
+        raise ArgumentError(f"--chat-template-kwargs must be a JSON object, not {text}")
+    return variables
+
+
+def _print_json(generation: Generation, kind: str, model: str, output: Output) -> int:
+    events = list(generation.events())
+    if generation.interrupted:
+        generation.say_interrupted()
+        return Cancelled.exit_code
+    shape = results.new_shape(kind, model, generation.engine.prompts.piece)
+    result = results.chat(events, shape) if kind == "chatcmpl" else results.completion(events, shape)
+    output.write(json.dumps(result, ensure_ascii=False, indent=2))
+    output.end_line()
+    return 0
