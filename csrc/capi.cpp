@@ -219,3 +219,12 @@ int32_t pds_session_inspect_draft(pds_session * session, int32_t anchor, int32_t
         std::copy(drafted.begin(), drafted.end(), ids);
     });
 }
+
+int32_t pds_session_measure(pds_session * session, int32_t n_tokens, int32_t n_repeats, double * ms_out,
+                            pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(session && ms_out && n_repeats >= 0, PDS_ERR_ARGUMENT, "pds_session_measure: a null argument");
+        pds::progress watched = session->session.make_progress(nullptr, nullptr);
+        session->session.measure(n_tokens, { ms_out, static_cast<size_t>(n_repeats) }, watched);
+    });
+}

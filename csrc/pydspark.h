@@ -305,6 +305,10 @@ int32_t pds_session_inspect(pds_session * session, const int32_t * tokens, int64
 // Names: "draft_hidden" [n_embd, n], "draft_base" [n_rows, n], "draft_logits-<i>" [n_rows], "draft_confidence-<i>" [1].
 int32_t pds_session_inspect_draft(pds_session * session, int32_t anchor, int32_t n, int32_t * ids, const char ** names,
                                   int64_t n_names, float ** out, const int64_t * sizes, pds_error * error);
+// For benchmarks: appends n_tokens as one batch with logits for every row, forgets them, and does so n_repeats times.
+// ms_out: [n_repeats] milliseconds of each. Run it once before: the first time builds the graph.
+int32_t pds_session_measure(pds_session * session, int32_t n_tokens, int32_t n_repeats, double * ms_out,
+                            pds_error * error);
 
 // [cdef end]
 

@@ -333,4 +333,19 @@ std::vector<int32_t> session::inspect_draft(int32_t anchor, int32_t n, const std
     return ids;
 }
 
+void session::measure(int32_t n_tokens, std::span<double> ms, progress & progress) {
+    end_request();
+    const int64_t n_past = sequence_.n_past();
+    PDS_REQUIRE(n_tokens >= 1 && n_tokens <= sequence_.batch_rows() && n_past + n_tokens <= sequence_.n_ctx(),
+                PDS_ERR_ARGUMENT, "a batch of %d cannot be measured after %lld tokens, with n_ubatch %d and n_ctx %d",
+                n_tokens, static_cast<long long>(n_past), sequence_.batch_rows(), sequence_.n_ctx());
+    const std::vector<int32_t> tokens(static_cast<size_t>(n_tokens), 0);
+    for (double & value : ms) {
+        const stopwatch watch;
+        sequence_.append(tokens, n_tokens, progress);
+        value = watch.elapsed_ms();
+        sequence_.cut(n_past);
+    }
+}
+
 } // namespace pds

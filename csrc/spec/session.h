@@ -38,6 +38,8 @@ class session {
     // Drafts n tokens after an anchor, the likeliest ones, copying named tensors; nothing of it is kept.
     std::vector<int32_t> inspect_draft(int32_t anchor, int32_t n, const std::vector<tensor_tap> & taps,
                                        progress & progress);
+    // Milliseconds of a batch of n_tokens with logits for every row, once per value; nothing of it is kept.
+    void measure(int32_t n_tokens, std::span<double> ms, progress & progress);
 
     pds_stats         stats() const { return stats_; }
     pds_memory_report memory() const { return memory_; }

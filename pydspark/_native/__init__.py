@@ -485,6 +485,16 @@ class _Taps:
     def values(self) -> list[list[float]]:
         return [ffi.unpack(out, size) for out, size in zip(self._outs, self._sizes, strict=True)]
 
+    def measure(self, n_tokens: int, n_repeats: int = 1) -> list[float]:
+        """Milliseconds of a batch of ``n_tokens`` with logits for every row, once per repeat. For benchmarks.
+
+        The tokens are forgotten afterwards. The first batch of a size also builds its graph.
+        """
+        error = ffi.new("pds_error *")
+        ms = ffi.new("double[]", n_repeats)
+        check(lib.pds_session_measure(self._handle, n_tokens, n_repeats, ms, error), error)
+        return list(ms)
+
 
 def _request(request: Request) -> tuple[Any, list[Any]]:
     """The core's record of a request, and the arrays that it points to."""

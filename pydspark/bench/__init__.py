@@ -1,0 +1,1 @@
+"""Benchmarks of the engine in this process: ``python -m pydspark.bench``."""
