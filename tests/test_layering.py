@@ -19,9 +19,10 @@ GGML_HEADERS = {"ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-cpu.h", "ggml-
 PYTHON_LAYERS = [
     ["errors"],
     ["params"],
-    ["cpu", "demo", "hub", "records", "text", "turns"],
-    ["_native", "generate", "prompts"],
+    ["compat", "cpu", "demo", "hub", "records", "text", "turns"],
+    ["_native", "drafting", "generate", "prompts"],
     ["engine", "results"],
+    ["loaded"],
     ["llama"],
     ["bench", "cli"],
 ]
