@@ -269,9 +269,9 @@ class SamplingParams:
         env="LLAMA_ARG_SPEC_DRAFT_P_MIN",
     )
     draft_sampling: str = _option(
-        "probabilistic", str, "how drafts are drawn: at random, as the likeliest token, or so that a seed gives the same "
-        "text with and without drafter", choices=DRAFT_SAMPLING, flags=("--spec-draft-sampling",),
-        env="LLAMA_ARG_SPEC_DRAFT_SAMPLING",
+        "probabilistic", str,
+        "how drafts are drawn: at random, as the likeliest token, or coupled: same seed, same text as without drafter",
+        choices=DRAFT_SAMPLING, flags=("--spec-draft-sampling",), env="LLAMA_ARG_SPEC_DRAFT_SAMPLING",
     )
     draft_accept: str = _option(
         "block", str, "how drafts are accepted: whole blocks at once, or token by token; both are exact",
