@@ -99,7 +99,9 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, bool]]:
 
 
 def python_layer(name: str) -> int:
-    return next(i for i, names in enumerate(PYTHON_LAYERS) if name in names)
+    found = [i for i, names in enumerate(PYTHON_LAYERS) if name in names]
+    assert len(found) == 1, f"PYTHON_LAYERS must say once where {name} belongs"
+    return found[0]
 
 
 def wrong_imports(package: str, source: str) -> list[str]:
