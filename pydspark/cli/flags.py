@@ -212,6 +212,20 @@ INFO = Command(
     ),
 )
 
+QUANTIZE = Command(
+    name="quantize",
+    summary="write a model file with its weights in another type",
+    usage="pydspark quantize [flags] IN OUT TYPE",
+    groups={
+        "File": [Flag("force", ("--force",), "replace OUT if it is there")],
+        "Output": [flag for flag in _OUTPUT if flag.dest != "json"],
+    },
+    examples=(
+        "pydspark quantize model-F16.gguf model-Q8_0.gguf q8_0",
+        "pydspark quantize model-00001-of-00003.gguf model-Q4_K.gguf q4_k --force",
+    ),
+)
+
 # Parameters whose names are no words of their own, by name.
 _SPELLINGS = {
     name: option.flags[0]
@@ -227,7 +241,7 @@ def with_flags(message: str) -> str:
     return _PARAMETER.sub(lambda match: _SPELLINGS[match.group()], message)
 
 
-COMMANDS = {command.name: command for command in (RUN, INFO)}
+COMMANDS = {command.name: command for command in (RUN, INFO, QUANTIZE)}
 
 # Flags that users of llama.cpp may type, with what to do instead.
 UNSUPPORTED = {

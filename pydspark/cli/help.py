@@ -19,7 +19,7 @@ def overview() -> str:
     """The help of ``pydspark`` itself."""
     lines = ["usage: pydspark COMMAND [flags]", "", "Runs language models from GGUF files on this machine.", ""]
     lines += ["Commands:"]
-    lines += [f"  {command.name:8}{command.summary}" for command in COMMANDS.values()]
+    lines += [f"  {command.name:10}{command.summary}" for command in COMMANDS.values()]
     lines += ["", "pydspark COMMAND -h shows the flags of a command; pydspark --version shows versions.", ""]
     lines += ["Examples:", *(f"  {command.examples[0]}" for command in COMMANDS.values())]
     return "\n".join(lines) + "\n"

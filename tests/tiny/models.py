@@ -47,6 +47,8 @@ class TinyShape:
         tied: whether the embedding is the head, too.
         layer_gain: scale of what layers add. With 0 the next token depends on the last one alone.
         head_gain: spread of the logits; the higher, the surer the model.
+        succession: how strongly each token calls for the next id, up to the last named one; keeps a model whose layers
+            add little from going in small circles.
     """
 
     n_layer: int = N_LAYER
@@ -57,6 +59,7 @@ class TinyShape:
     layer_gain: float = 1.0
     # Sharp enough that the likeliest token is clear of rounding errors.
     head_gain: float = 3.0
+    succession: float = 0.0
 
 
 def vocabulary(n_padding: int = 0) -> tuple[list[str], list[int]]:
@@ -156,6 +159,9 @@ def tiny_weights(architecture: str, seed: int = 0, shape: TinyShape = TinyShape(
         "output_norm.weight": norm(N_EMBD),
         "output.weight": linear(N_EMBD, n_rows, gain=shape.head_gain),
     }
+    rows = weights["token_embd.weight"][:n_named]
+    called = np.roll(rows / np.linalg.norm(rows, axis=1, keepdims=True), 1, axis=0)
+    weights["output.weight"][:n_named] += np.float32(shape.succession) * called
     weights["output.weight"][n_named:] *= shape.padding_gain
     if shape.tied:
         del weights["output.weight"]
