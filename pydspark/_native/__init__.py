@@ -472,6 +472,16 @@ class Session:
         check(lib.pds_session_inspect_draft(self._handle, anchor, n, ids, *taps.arguments, error), error)
         return list(ids[0:n]), taps.values()
 
+    def measure(self, n_tokens: int, n_repeats: int = 1) -> list[float]:
+        """Milliseconds of a batch of ``n_tokens`` with logits for every row, once per repeat. For benchmarks.
+
+        The tokens are forgotten afterwards. The first batch of a size also builds its graph.
+        """
+        error = ffi.new("pds_error *")
+        ms = ffi.new("double[]", n_repeats)
+        check(lib.pds_session_measure(self._handle, n_tokens, n_repeats, ms, error), error)
+        return list(ms)
+
 
 class _Taps:
     """Room for named tensors that the core copies out."""
@@ -484,16 +494,6 @@ class _Taps:
 
     def values(self) -> list[list[float]]:
         return [ffi.unpack(out, size) for out, size in zip(self._outs, self._sizes, strict=True)]
-
-    def measure(self, n_tokens: int, n_repeats: int = 1) -> list[float]:
-        """Milliseconds of a batch of ``n_tokens`` with logits for every row, once per repeat. For benchmarks.
-
-        The tokens are forgotten afterwards. The first batch of a size also builds its graph.
-        """
-        error = ffi.new("pds_error *")
-        ms = ffi.new("double[]", n_repeats)
-        check(lib.pds_session_measure(self._handle, n_tokens, n_repeats, ms, error), error)
-        return list(ms)
 
 
 def _request(request: Request) -> tuple[Any, list[Any]]:
