@@ -19,10 +19,10 @@ GGML_HEADERS = {"ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-cpu.h", "ggml-
 PYTHON_LAYERS = [
     ["errors"],
     ["params"],
-    ["cache", "cpu", "hub", "records", "text", "turns"],
-    ["_native", "generate", "prompts"],
+    ["cache", "compat", "cpu", "hub", "records", "text", "turns"],
+    ["_native", "drafting", "generate", "prompts"],
     ["engine", "quantize", "results"],
-    ["demo"],
+    ["demo", "loaded"],
     ["llama"],
     ["bench", "cli"],
 ]
