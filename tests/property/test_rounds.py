@@ -22,12 +22,12 @@ def test_every_depth_gives_the_text_of_plain_decoding(
     make_pair: MakePair, architecture: str, type: str, flash_attn: bool
 ) -> None:
     caches = F32_CACHES if type == "f32" else {}
-    wanted = plain_tokens(make_pair(GOOD, architecture, type), PROMPT, 40, flash_attn=flash_attn, **caches)
+    wanted = plain_tokens(make_pair(GOOD, architecture, type), PROMPT, 28, flash_attn=flash_attn, **caches)
     accepted = {}
     for quality in (GOOD, MIXED, RANDOM, HOSTILE):
         target = speculating(make_pair(quality, architecture, type), flash_attn=flash_attn, **caches)
-        for depth in DEPTHS:
-            answer = target.generate(PROMPT, max_tokens=40, n_draft_max=depth)
+        for depth in DEPTHS if quality == GOOD else (1, 3, 8):
+            answer = target.generate(PROMPT, max_tokens=28, n_draft_max=depth)
             assert answer.tokens == wanted, f"{quality} drafter, {depth} drafts"
             assert max(len(step.tokens) for step in answer.steps) <= depth + 1
             assert (answer.stats.draft_n > 0) == (depth > 0)
@@ -87,8 +87,8 @@ def test_text_stays_the_same_where_the_cache_takes_its_next_step(
     without = Speculating(pair.target_path, flash_attn=flash_attn)
     for n_prompt in range(240, 261):
         prompt = [(7 * i) % 256 for i in range(n_prompt)]
-        answer = with_draft.generate(prompt, n_draft_max=8)
-        assert answer.tokens == without.generate(prompt).tokens, f"{n_prompt} tokens"
+        answer = with_draft.generate(prompt, n_draft_max=8, max_tokens=18)
+        assert answer.tokens == without.generate(prompt, max_tokens=18).tokens, f"{n_prompt} tokens"
         assert answer.stats.draft_n_accepted > 0
 
 
