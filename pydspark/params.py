@@ -260,7 +260,8 @@ class SamplingParams:
         0, int, "report that many likeliest tokens for each position", low=0, high=MAX_TOP_LOGPROBS,
     )
     n_draft_max: int | None = _option(
-        None, int, "most tokens to draft per round; 0 = none; not given = the whole block with draft_conf_min, else 3",
+        None, int,
+        "most tokens to draft per round; 0 = none; not given = the whole block with a confidence threshold, else 3",
         low=0, high=INT32_MAX, optional=True, flags=("--spec-draft-n-max",), env="LLAMA_ARG_SPEC_DRAFT_N_MAX",
     )
     draft_conf_min: float = _option(
@@ -269,9 +270,9 @@ class SamplingParams:
         env="LLAMA_ARG_SPEC_DRAFT_P_MIN",
     )
     draft_sampling: str = _option(
-        "probabilistic", str, "how drafts are drawn: at random, as the likeliest token, or so that a seed gives the same "
-        "text with and without drafter", choices=DRAFT_SAMPLING, flags=("--spec-draft-sampling",),
-        env="LLAMA_ARG_SPEC_DRAFT_SAMPLING",
+        "probabilistic", str,
+        "how drafts are drawn: at random, as the likeliest token, or coupled: same seed, same text as without drafter",
+        choices=DRAFT_SAMPLING, flags=("--spec-draft-sampling",), env="LLAMA_ARG_SPEC_DRAFT_SAMPLING",
     )
     draft_accept: str = _option(
         "block", str, "how drafts are accepted: whole blocks at once, or token by token; both are exact",

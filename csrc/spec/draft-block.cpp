@@ -1,7 +1,6 @@
 #include "spec/draft-block.h"
 
 #include "base/error.h"
-#include "base/rng.h"
 #include "model/memory-report.h"
 
 #include <algorithm>
@@ -71,9 +70,9 @@ void draft_block::report(pds_memory_report & out) const {
         static_cast<int64_t>(ggml_nbytes(block.context->inputs.mask) * max_prepared);
 }
 
-void draft_block::start(draft_rule rule, const sampling_params & params) {
+void draft_block::start(draft_rule rule, const sampling_params & params, uint64_t seed) {
     rule_                  = params.temperature <= 0 ? draft_rule::best : rule;
-    seed_                  = params.seed;
+    seed_                  = seed;
     sampling_params mapped = draft_sampling(params, model_);
     mapped.temperature     = rule_ == draft_rule::best ? 0.0f : mapped.temperature;
     sampler_.emplace(mapped, model_.n_draft_rows(), banned_);
@@ -168,28 +167,16 @@ void draft_block::run(prepared & p, int32_t anchor, progress & progress) {
     }
 }
 
-// Runs inside the graph. Position and slot together name a draw: a position that is drafted again, after a rejection in
-// front of it, is in another slot.
+// Runs inside the graph.
 int32_t draft_block::draw(std::span<const float> logits, int32_t slot) {
-    drafted_token &                token    = drafted_[static_cast<size_t>(slot)];
-    const std::vector<int32_t> &   ids      = model_.draft_to_ids();
-    const auto                     position = static_cast<uint64_t>(sequence_.n_past() + 1 + slot);
-    const std::vector<candidate> & rows     = sampler_->distribution(logits);
-    token.q                                 = rows;
+    drafted_token &                token = drafted_[static_cast<size_t>(slot)];
+    const std::vector<int32_t> &   ids   = model_.draft_to_ids();
+    const std::vector<candidate> & rows  = sampler_->distribution(logits);
+    token.q                              = rows;
     for (candidate & c : token.q) {
         c.id = ids.empty() ? c.id : ids[static_cast<size_t>(c.id)];
     }
-    switch (rule_) {
-    case draft_rule::best:
-        token.id = token.q.front().id;
-        break;
-    case draft_rule::drawn:
-        token.id = sampler::draw(token.q, uniform(seed_, purpose::draft_draw, position, static_cast<uint32_t>(slot)));
-        break;
-    case draft_rule::coupled:
-        token.id = sampler::draw_coupled(token.q, seed_, position);
-        break;
-    }
+    token.id = draw_draft(rule_, token.q, { seed_, static_cast<uint64_t>(sequence_.n_past() + 1) }, slot);
     const auto chosen =
         std::find_if(token.q.begin(), token.q.end(), [&](const candidate & c) { return c.id == token.id; });
     const int32_t row = rows[static_cast<size_t>(chosen - token.q.begin())].id;

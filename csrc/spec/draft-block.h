@@ -1,7 +1,7 @@
 // Drafting: one pass over a block gives tokens, the distributions they were drawn from, and how far to trust them.
 #pragma once
 
-#include "spec/sampler.h"
+#include "spec/round-draws.h"
 #include "spec/target-sequence.h"
 
 #include <list>
@@ -13,19 +13,6 @@
 
 namespace pds {
 
-// How a drafted token is chosen from its row.
-enum class draft_rule {
-    best,    // the likeliest token
-    drawn,   // at random, so that the ratio rule accepts as often as can be
-    coupled, // with the noise that the target will use at the same position
-};
-
-struct drafted_token {
-    int32_t                id         = 0;
-    float                  confidence = 1; // probability of being accepted if all before it are; 1 without a head
-    std::vector<candidate> q;              // what it was drawn from, ids of the target; empty: this token for certain
-};
-
 class draft_block : private row_drawer {
   public:
     draft_block(const draft_model & model, target_sequence & sequence);
@@ -34,7 +21,7 @@ class draft_block : private row_drawer {
     void report(pds_memory_report & out) const;
 
     // The settings of a request. Penalties stay out of the draft: any distribution is legal as long as it is known.
-    void start(draft_rule rule, const sampling_params & params);
+    void start(draft_rule rule, const sampling_params & params, uint64_t seed);
 
     // Proposes n tokens after the anchor, the token at position n_past of the sequence. Valid until the next call.
     std::span<const drafted_token> propose(int32_t anchor, int32_t n, progress & progress);

@@ -110,19 +110,15 @@ float sampler::changed_logit(const token_rule & rule, float logit) const {
 }
 
 const std::vector<candidate> & sampler::distribution(std::span<const float> logits) {
-    return distribution_at(logits, n_accepted_);
-}
-
-const std::vector<candidate> & sampler::distribution_at(std::span<const float> logits, int64_t position) {
     PDS_REQUIRE(logits.size() == static_cast<size_t>(n_vocab_rows_), PDS_ERR_INTERNAL,
                 "a row of %zu logits reached a sampler for %d", logits.size(), n_vocab_rows_);
     patches_.clear();
     for (const token_rule & rule : rules_) {
         patches_.push_back({ rule.id, changed_logit(rule, logits[static_cast<size_t>(rule.id)]) });
     }
-    const std::vector<candidate> & candidates = truncator_.apply({ logits, patches_, position });
+    const std::vector<candidate> & candidates = truncator_.apply({ logits, patches_, n_accepted_ });
     if (candidates.empty()) {
-        throw_no_candidate(logits, position);
+        throw_no_candidate(logits, n_accepted_);
     }
     return candidates;
 }
@@ -156,11 +152,6 @@ int32_t sampler::draw_coupled(std::span<const candidate> candidates, uint64_t se
         }
     }
     return best;
-}
-
-int32_t sampler::sample(std::span<const float> logits, uint64_t position) {
-    return draw(distribution_at(logits, static_cast<int64_t>(position)),
-                uniform(params_.seed, purpose::target_draw, position));
 }
 
 void row_logprobs(std::span<const float> logits, int32_t id, int k, float & own, std::vector<token_logprob> & top) {

@@ -23,8 +23,6 @@ struct sampling_params {
     int32_t repeat_last_n     = 64; // tokens that the penalties look back on; 0 = none, -1 = all
 
     std::vector<std::pair<int32_t, float>> bias = {}; // (id, addend); -inf bans; addends of one id add up
-
-    uint64_t seed = 0;
 };
 
 class sampler {
@@ -49,9 +47,6 @@ class sampler {
     // similar distributions mostly give the same token. Ties by lower id.
     static int32_t draw_coupled(std::span<const candidate> candidates, uint64_t seed, uint64_t position);
 
-    // The token at a position of the text: the seed decides, with nothing else than the position.
-    int32_t sample(std::span<const float> logits, uint64_t position);
-
   private:
     // What changes the logit of one token.
     struct token_rule {
@@ -62,10 +57,9 @@ class sampler {
 
     std::vector<token_rule>::iterator find_or_add_rule(int32_t id);
 
-    void                           add_bias(int32_t id, float value);
-    void                           forget_oldest();
-    float                          changed_logit(const token_rule & rule, float logit) const;
-    const std::vector<candidate> & distribution_at(std::span<const float> logits, int64_t position);
+    void  add_bias(int32_t id, float value);
+    void  forget_oldest();
+    float changed_logit(const token_rule & rule, float logit) const;
 
     sampling_params           params_;
     int32_t                   n_vocab_rows_;

@@ -1,7 +1,6 @@
 #include "spec/session.h"
 
 #include "base/error.h"
-#include "base/rng.h"
 #include "base/timing.h"
 
 #include <algorithm>
@@ -23,27 +22,22 @@ sampling_params read_sampling(const pds_request & request) {
     params.presence_penalty  = request.presence_penalty;
     params.frequency_penalty = request.frequency_penalty;
     params.repeat_last_n     = request.repeat_last_n;
-    params.seed              = request.seed;
     for (int64_t i = 0; i < request.n_bias; i++) {
         params.bias.emplace_back(request.bias_ids[i], request.bias_values[i]);
     }
     return params;
 }
 
-// What plain decoding would draw from at each verified row.
-class row_distributions : public target_rows {
-  public:
-    using row_of = std::function<std::span<const float>(int32_t)>;
-
-    row_distributions(sampler & sampler, row_of logits) : sampler_(sampler), logits_(std::move(logits)) {}
-
-    const std::vector<candidate> & row(int32_t i) override { return sampler_.distribution(logits_(i)); }
-    void                           accept(int32_t id) override { sampler_.accept(id); }
-
-  private:
-    sampler & sampler_;
-    row_of    logits_;
-};
+draft_rule read_draft_rule(const pds_request & request) {
+    switch (request.draft_sampling) {
+    case PDS_DRAFT_GREEDY:
+        return draft_rule::best;
+    case PDS_DRAFT_COUPLED:
+        return draft_rule::coupled;
+    default:
+        return draft_rule::drawn;
+    }
+}
 
 size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
     return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
@@ -92,9 +86,11 @@ void session::check_prompt(const pds_request & request) const {
 
 session::draft_settings session::read_draft_settings(const pds_request & request) const {
     draft_settings settings;
-    settings.coupled  = request.draft_sampling == PDS_DRAFT_COUPLED;
-    settings.by_block = request.block_verify != 0;
     settings.conf_min = request.draft_conf_min;
+    settings.accept   = request.block_verify != 0 ? accept_rule::by_block : accept_rule::by_token;
+    if (request.draft_sampling == PDS_DRAFT_COUPLED) {
+        settings.accept = accept_rule::coupled;
+    }
     if (!block_ || request.n_draft_max == 0) {
         return settings;
     }
@@ -112,8 +108,7 @@ void session::start(const pds_request & request, progress & progress) {
     draft_settings_          = read_draft_settings(request);
     sampler_.emplace(sampling, model_->hparams.n_vocab_rows, model_->hparams.banned);
     if (draft_settings_.n_max > 0) {
-        const draft_rule drawn = request.draft_sampling == PDS_DRAFT_GREEDY ? draft_rule::best : draft_rule::drawn;
-        block_->start(draft_settings_.coupled ? draft_rule::coupled : drawn, sampling);
+        block_->start(read_draft_rule(request), sampling, request.seed);
     }
     seed_ = request.seed;
     stop_ids_.assign(request.stop_ids, request.stop_ids + request.n_stop_ids);
@@ -173,8 +168,7 @@ pds_step session::step(progress & progress) {
     return out;
 }
 
-// The tokens to verify. Whether token i is among them depends on confidences up to its own, which are known before it
-// is drawn: nothing computed from a token decides whether it is verified.
+// The tokens to verify.
 std::span<const drafted_token> session::draft(progress & progress) {
     const int64_t room  = sequence_.n_ctx() - sequence_.n_past() - 2;
     const int64_t left  = n_predict_ < 0 ? room : n_predict_ - stats_.predicted_n - 1;
@@ -185,11 +179,7 @@ std::span<const drafted_token> session::draft(progress & progress) {
     const stage_timer timer(stats_.draft_ms);
     const auto        drafts = block_->propose(*pending_, draft_settings_.n_max, progress);
     stats_.draft_rounds++;
-    int64_t n = 0;
-    while (n < n_max && drafts[static_cast<size_t>(n)].confidence >= draft_settings_.conf_min) {
-        n++;
-    }
-    return drafts.first(static_cast<size_t>(n));
+    return trusted_drafts(drafts, n_max, draft_settings_.conf_min);
 }
 
 void session::verify(std::span<const drafted_token> drafts, progress & progress) {
@@ -209,28 +199,8 @@ void session::verify(std::span<const drafted_token> drafts, progress & progress)
 
 verdict session::accept(std::span<const drafted_token> drafts) {
     ahead_ = *sampler_;
-    row_distributions rows(*ahead_, [this](int32_t row) { return logits_row(row); });
-    const auto        position = [this](int32_t row) { return static_cast<uint64_t>(base_ + 1 + row); };
-    if (draft_settings_.coupled) {
-        const auto n = static_cast<int32_t>(drafts.size());
-        for (int32_t i = 0;; i++) {
-            const int32_t id = sampler::draw_coupled(rows.row(i), seed_, position(i));
-            if (i == n || id != drafts[static_cast<size_t>(i)].id) {
-                return { i, id };
-            }
-            rows.accept(id);
-        }
-    }
-    std::vector<proposal> proposals;
-    for (const drafted_token & token : drafts) {
-        proposals.push_back({ token.id, token.q });
-    }
-    const auto draw = [&](purpose use) {
-        return [this, use, position](int32_t i) { return uniform(seed_, use, position(i), static_cast<uint32_t>(i)); };
-    };
-    const accept_draws draws = { draw(purpose::acceptance), draw(purpose::residual),
-                                 uniform(seed_, purpose::target_draw, position(static_cast<int32_t>(drafts.size()))) };
-    return draft_settings_.by_block ? accept_by_block(proposals, rows, draws) : accept_by_token(proposals, rows, draws);
+    sampled_rows rows(*ahead_, [this](int32_t row) { return logits_row(row); });
+    return accept_drafts(draft_settings_.accept, drafts, rows, { seed_, static_cast<uint64_t>(base_ + 1) });
 }
 
 // Emits up to the first end of generation, and leaves the caches as if only what was emitted had been decoded.
@@ -325,7 +295,7 @@ std::vector<int32_t> session::inspect_draft(int32_t anchor, int32_t n, const std
     PDS_REQUIRE(block_ && n >= 1 && n <= block_->n_slots(), PDS_ERR_ARGUMENT,
                 "a session with a drafter and at most %d tokens are needed to draft %d", block_ ? block_->n_slots() : 0,
                 n);
-    block_->start(draft_rule::best, {});
+    block_->start(draft_rule::best, {}, 0);
     std::vector<int32_t> ids;
     for (const drafted_token & token : block_->inspect(anchor, n, taps, progress)) {
         ids.push_back(token.id);

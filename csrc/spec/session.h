@@ -2,9 +2,8 @@
 // runs the stages of a round in order.
 #pragma once
 
-#include "spec/accept.h"
 #include "spec/draft-block.h"
-#include "spec/sampler.h"
+#include "spec/round-draws.h"
 #include "spec/target-sequence.h"
 
 #include <atomic>
@@ -48,10 +47,9 @@ class session {
   private:
     // What the request says about drafting.
     struct draft_settings {
-        int32_t n_max    = 0; // tokens per round
-        float   conf_min = 0;
-        bool    coupled  = false;
-        bool    by_block = true;
+        int32_t     n_max    = 0; // tokens per round
+        float       conf_min = 0;
+        accept_rule accept   = accept_rule::by_block;
     };
 
     void                           check_prompt(const pds_request & request) const;

@@ -3,6 +3,7 @@
 #include "spec/sampler.h"
 
 #include "plain-truncation.h"
+#include "sample.h"
 
 #include <cstdio>
 #include <random>
@@ -56,7 +57,7 @@ void bench_row(const char * row_name, const std::vector<float> & row) {
     for (const auto & [name, params] : settings) {
         pds::sampler state(params, static_cast<int32_t>(row.size()), {});
         uint64_t     position = 0;
-        const double us       = best_us(50, [&] { sink = sink + state.sample(row, position++); });
+        const double us       = best_us(50, [&] { sink = sink + pds_test::sample(state, row, 0, position++); });
         const double plain_us = best_us(2, [&] {
             const auto result = pds_test::plain_distribution(pds_test::plain_logits(row, params, {}, {}), params);
             sink              = sink + result.candidates.front().p;

@@ -2,6 +2,7 @@
 
 #include "check.h"
 #include "plain-truncation.h"
+#include "sample.h"
 
 #include <random>
 #include <string>
@@ -111,9 +112,9 @@ void banned_ids_are_never_drawn() {
         }
     }
     logits.back() = std::numeric_limits<float>::quiet_NaN(); // what a padding row holds does not matter
-    sampler state({ .temperature = 2, .bias = { { 61, 100.0f } }, .seed = 3 }, 64, padding);
+    sampler state({ .temperature = 2, .bias = { { 61, 100.0f } } }, 64, padding);
     for (uint64_t position = 0; position < 2000; ++position) {
-        const int32_t id = state.sample(logits, position);
+        const int32_t id = pds_test::sample(state, logits, 3, position);
         CHECK(id >= 0 && id < n_named);
         state.accept(id);
     }
@@ -156,8 +157,12 @@ void rows_without_a_token_are_told_apart() {
     CHECK_THROWS(PDS_ERR_ARGUMENT, distribution({ 1, -infinity, -infinity }, {}, { 0 }));
     CHECK_THROWS(PDS_ERR_INTERNAL, distribution({ -infinity, -infinity, -infinity }, {}));
     std::string text;
+    sampler     state({}, 2, {});
+    for (int i = 0; i < 123; ++i) {
+        state.accept(0);
+    }
     try {
-        sampler({}, 2, {}).sample(std::vector<float>{ 1, std::numeric_limits<float>::quiet_NaN() }, 123);
+        state.distribution(std::vector<float>{ 1, std::numeric_limits<float>::quiet_NaN() });
     } catch (const pds::error & caught) {
         text = caught.what();
         CHECK(caught.code == PDS_ERR_INTERNAL);
@@ -186,12 +191,12 @@ void draw_inverts_the_cumulative_distribution() {
 void samples_follow_the_distribution() {
     const std::vector<float> logits = { 0.3f, 1.7f, -0.4f, 1.1f, 0.0f, 0.9f, -2.0f, 1.5f };
     for (const sampling_params & params : std::initializer_list<sampling_params>{
-             { .temperature = 1.3f, .seed = 11 }, { .temperature = 0.7f, .top_p = 0.95f, .top_k = 6, .seed = 12 } }) {
+             { .temperature = 1.3f }, { .temperature = 0.7f, .top_p = 0.95f, .top_k = 6 } }) {
         constexpr int    n_draws = 50000;
         sampler          state(params, 8, {});
         std::vector<int> counts(8);
         for (uint64_t position = 0; position < n_draws; ++position) {
-            ++counts[static_cast<size_t>(state.sample(logits, position))];
+            ++counts[static_cast<size_t>(pds_test::sample(state, logits, 11, position))];
         }
         const std::vector<candidate> & candidates = state.distribution(logits);
         double                         chi_square = 0;
@@ -205,24 +210,6 @@ void samples_follow_the_distribution() {
         CHECK(n_seen == n_draws);
         CHECK(chi_square < 24.32); // 7 degrees of freedom, p = 0.001; the truncated run has fewer
     }
-}
-
-void a_seed_decides_the_text() {
-    std::vector<float> logits(500);
-    for (size_t i = 0; i < logits.size(); ++i) {
-        logits[i] = static_cast<float>(i % 13) * 0.1f;
-    }
-    const auto text = [&](uint64_t seed, uint64_t first_position) {
-        sampler              state({ .temperature = 1, .seed = seed }, 500, {});
-        std::vector<int32_t> ids;
-        for (uint64_t i = 0; i < 20; ++i) {
-            ids.push_back(state.sample(logits, first_position + i));
-        }
-        return ids;
-    };
-    CHECK(text(42, 0) == text(42, 0));
-    CHECK(text(42, 0) != text(43, 0));
-    CHECK(text(42, 0)[19] == text(42, 19)[0]); // what was drawn before does not matter
 }
 
 void row_logprobs_are_the_raw_log_softmax() {
@@ -272,7 +259,6 @@ int main() {
     rows_without_a_token_are_told_apart();
     draw_inverts_the_cumulative_distribution();
     samples_follow_the_distribution();
-    a_seed_decides_the_text();
     row_logprobs_are_the_raw_log_softmax();
     return pds_test::check_result();
 }
