@@ -8,12 +8,15 @@ from pathlib import Path
 
 import numpy as np
 from running import Array
+from tiny.pairs import Pair
 
 from pydspark._native import Draft, Gguf, Model, Session
 from pydspark.params import ModelParams, SamplingParams
 from pydspark.records import Finish, Progress, Request, Stats, Step
 
 F32_CACHES = {"type_k": "f32", "type_v": "f32", "type_k_draft": "f32", "type_v_draft": "f32"}
+
+MakePair = Callable[..., Pair]
 
 
 @dataclass(frozen=True)
@@ -109,3 +112,12 @@ class Speculating:
         """Hidden states of the first n slots of a drafter's block: [n, n_embd]. Nothing of it is kept."""
         (values,) = self.session.inspect_draft(anchor, n, ["draft_hidden"], [n * self.info.n_embd])[1]
         return np.array(values, np.float32).reshape(n, self.info.n_embd)
+
+    def next_logits(self, token: int) -> Array:
+        """Logits behind what is held and ``token``, which is appended: [n_vocab_rows]."""
+        return self.read([token], "result_output")[0][0]
+
+
+def speculating(pair: Pair, **params: object) -> Speculating:
+    """A pair with one session; ``params`` are fields of ``ModelParams``."""
+    return Speculating(pair.target_path, pair.draft_path, **params)

@@ -4,7 +4,14 @@ Every call that can take long releases the GIL. Objects free their memory when t
 model and drafter alive, and these their files.
 """
 
-from pydspark._native.core import devices, drain_log, ggml_build_options, ggml_build_version, ggml_version
+from pydspark._native.core import (
+    devices,
+    drain_log,
+    ggml_build_options,
+    ggml_build_version,
+    ggml_features,
+    ggml_version,
+)
 from pydspark._native.gguf import Gguf
 from pydspark._native.model import Draft, Model
 from pydspark._native.session import Session
@@ -18,5 +25,6 @@ __all__ = [
     "drain_log",
     "ggml_build_options",
     "ggml_build_version",
+    "ggml_features",
     "ggml_version",
 ]

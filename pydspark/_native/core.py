@@ -40,6 +40,11 @@ def ggml_build_options() -> str:
     return text_of(lib.pds_ggml_build_options()).strip()
 
 
+def ggml_features() -> str:
+    """What the CPU code of the loaded ggml was compiled for, as ``NAME=VALUE`` words."""
+    return text_of(lib.pds_ggml_features())
+
+
 def drain_log() -> None:
     """Hands waiting log lines of the core and of ggml to the logger ``pydspark.ggml``."""
     buffer = ffi.new("char[]", _LOG_CHUNK)

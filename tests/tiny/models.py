@@ -41,6 +41,7 @@ class TinyShape:
 
     Attributes:
         n_layer: number of layers.
+        n_embd, n_ff: widths of the residual stream and of the feed-forward part; the heads stay as small as ever.
         n_padding: padding tokens behind the named ones.
         n_nameless: rows of embedding and head behind all tokens.
         padding_gain: scale of the head's rows for padding and nameless ids.
@@ -52,6 +53,8 @@ class TinyShape:
     """
 
     n_layer: int = N_LAYER
+    n_embd: int = N_EMBD
+    n_ff: int = N_FF
     n_padding: int = 0
     n_nameless: int = 0
     padding_gain: float = 1.0
@@ -115,8 +118,8 @@ def _add_settings(writer: gguf.GGUFWriter, shape: TinyShape) -> None:
     writer.add_name("tiny")
     writer.add_block_count(shape.n_layer)
     writer.add_context_length(N_CTX)
-    writer.add_embedding_length(N_EMBD)
-    writer.add_feed_forward_length(N_FF)
+    writer.add_embedding_length(shape.n_embd)
+    writer.add_feed_forward_length(shape.n_ff)
     writer.add_head_count(N_HEAD)
     writer.add_head_count_kv(N_HEAD_KV)
     writer.add_key_length(N_HEAD_DIM)
@@ -155,9 +158,9 @@ def tiny_weights(architecture: str, seed: int = 0, shape: TinyShape = TinyShape(
         return (1 + 0.1 * rng.standard_normal(n)).astype(np.float32)
 
     weights = {
-        "token_embd.weight": linear(N_EMBD, n_rows, gain=8.0),
-        "output_norm.weight": norm(N_EMBD),
-        "output.weight": linear(N_EMBD, n_rows, gain=shape.head_gain),
+        "token_embd.weight": linear(shape.n_embd, n_rows, gain=8.0),
+        "output_norm.weight": norm(shape.n_embd),
+        "output.weight": linear(shape.n_embd, n_rows, gain=shape.head_gain),
     }
     rows = weights["token_embd.weight"][:n_named]
     called = np.roll(rows / np.linalg.norm(rows, axis=1, keepdims=True), 1, axis=0)
@@ -167,15 +170,15 @@ def tiny_weights(architecture: str, seed: int = 0, shape: TinyShape = TinyShape(
         del weights["output.weight"]
     for il in range(shape.n_layer):
         layer = {
-            "attn_norm.weight": norm(N_EMBD),
-            "attn_q.weight": linear(N_EMBD, n_q),
-            "attn_k.weight": linear(N_EMBD, n_kv),
-            "attn_v.weight": linear(N_EMBD, n_kv),
-            "attn_output.weight": linear(n_q, N_EMBD, gain=shape.layer_gain),
-            "ffn_norm.weight": norm(N_EMBD),
-            "ffn_gate.weight": linear(N_EMBD, N_FF),
-            "ffn_up.weight": linear(N_EMBD, N_FF),
-            "ffn_down.weight": linear(N_FF, N_EMBD, gain=shape.layer_gain),
+            "attn_norm.weight": norm(shape.n_embd),
+            "attn_q.weight": linear(shape.n_embd, n_q),
+            "attn_k.weight": linear(shape.n_embd, n_kv),
+            "attn_v.weight": linear(shape.n_embd, n_kv),
+            "attn_output.weight": linear(n_q, shape.n_embd, gain=shape.layer_gain),
+            "ffn_norm.weight": norm(shape.n_embd),
+            "ffn_gate.weight": linear(shape.n_embd, shape.n_ff),
+            "ffn_up.weight": linear(shape.n_embd, shape.n_ff),
+            "ffn_down.weight": linear(shape.n_ff, shape.n_embd, gain=shape.layer_gain),
         }
         if architecture == "qwen3":
             layer |= {"attn_q_norm.weight": norm(N_HEAD_DIM), "attn_k_norm.weight": norm(N_HEAD_DIM)}
