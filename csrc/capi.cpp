@@ -31,6 +31,13 @@ const char * pds_ggml_build_options(void) {
     return PDS_GGML_BUILD_OPTIONS;
 }
 
+const char * pds_ggml_features(void) {
+    const char * text = "";
+    pds_error    ignored;
+    guard(&ignored, [&] { text = pds::cpu_features().c_str(); });
+    return text;
+}
+
 int64_t pds_log_take(char * buffer, int64_t size) {
     return pds::log_take(buffer, size);
 }

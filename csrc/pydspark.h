@@ -43,6 +43,7 @@ int32_t      pds_abi_version(void);
 const char * pds_ggml_version(void);       // of the library that is loaded
 const char * pds_ggml_build_version(void); // of the headers this was compiled with
 const char * pds_ggml_build_options(void); // "CUDA=OFF OPENMP=OFF ..." of that build
+const char * pds_ggml_features(void);      // "AVX2=1 LLAMAFILE=1 ..." of the CPU code that is loaded
 
 // Copies waiting log lines ("<level> <text>\n", level one of D I W E) and forgets them. Returns the bytes written.
 int64_t pds_log_take(char * buffer, int64_t size);

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from pydspark.errors import PydsparkError
 
+_ADVICE = "set DSPARK_HOME to a folder that can be used"
+
 
 def cache_path(env: Mapping[str, str] | None = None) -> Path:
     """Where the folder is: ``$DSPARK_HOME``, else ``$XDG_CACHE_HOME/pydspark``, else ``~/.cache/pydspark``.
@@ -41,6 +43,3 @@ def cache_dir(env: Mapping[str, str] | None = None) -> Path:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PydsparkError(f"the cache folder {folder} cannot be written; {_ADVICE}")
     return folder
-
-
-_ADVICE = "set DSPARK_HOME to a folder that can"

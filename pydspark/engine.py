@@ -6,12 +6,15 @@ import os
 import secrets
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
-from pydspark._native import Gguf, Model, Session, drain_log
-from pydspark.errors import Cancelled, UnsupportedError
-from pydspark.generate import Done, Event, generate
+from pydspark._native import Draft, Gguf, Model, Session, drain_log
+from pydspark.drafting import Drafting
+from pydspark.errors import Cancelled, ClosedError, UnsupportedError
+from pydspark.generate import Done, Event, Token, generate
 from pydspark.params import (
     RANDOM_SEED,
     ModelParams,
@@ -21,10 +24,12 @@ from pydspark.params import (
     sampling_from,
 )
 from pydspark.prompts import Prompts
-from pydspark.records import Progress, Request
+from pydspark.records import MemoryReport, Progress, Request
 from pydspark.text.detokenizer import Detokenizer
 from pydspark.text.stop import StopMatcher
-from pydspark.turns import Turns
+from pydspark.turns import Turn, Turns
+
+_PLAIN_STEPS = 3  # an odd number, so that the median is one of them
 
 
 @dataclass
@@ -33,6 +38,8 @@ class _Parts:
 
     gguf: Gguf
     model: Model | None = None
+    draft_gguf: Gguf | None = None
+    draft: Draft | None = None
     session: Session | None = None
 
     def cancel(self) -> None:
@@ -40,7 +47,7 @@ class _Parts:
             self.session.cancel()
 
     def free(self) -> None:
-        for part in (self.session, self.model, self.gguf):
+        for part in (self.session, self.draft, self.draft_gguf, self.model, self.gguf):
             if part is not None:
                 part.close()
 
@@ -52,24 +59,30 @@ def _close(turns: Turns, parts: _Parts) -> None:
 
 
 class Engine:
-    """A model file, its weights and one session.
+    """A model file, its weights and one session, with a drafter or without.
 
     Args:
         path: a GGUF file.
         params: how to load and run it.
-        overrides: metadata to replace or add.
+        overrides: metadata to replace or add; of the model, not of the drafter.
         vocab_only: read the metadata and no weights.
         progress: told the fraction loaded; may stop loading.
+        draft: the GGUF file of a drafter.
+        defaults: what later calls will ask of the drafter unless they say otherwise, to be checked before loading.
 
     Attributes:
         metadata: of the file.
         info: sizes of the model.
         n_ctx: tokens that the context holds.
+        memory: what model, drafter and session take; None with ``vocab_only``.
         prompts: the text side.
+        drafting: the drafter at work, or None.
         last_done: the last event of the last generation that ended.
 
     Raises:
         ModelFileError, UnsupportedError, OutOfMemoryError: it cannot be loaded; nothing stays behind.
+        PairingError: the drafter was not made for the model.
+        ArgumentError: ``defaults`` asks for what the drafter cannot do, or it is not of the kind ``params.spec_type``.
     """
 
     def __init__(
@@ -79,6 +92,8 @@ class Engine:
         overrides: Mapping[str, bool | int | float | str] | None = None,
         vocab_only: bool = False,
         progress: Progress | None = None,
+        draft: str | os.PathLike[str] | None = None,
+        defaults: SamplingParams | None = None,
     ) -> None:
         self._parts = parts = _Parts(Gguf(path))
         self._turns = Turns(parts.cancel)
@@ -87,19 +102,39 @@ class Engine:
         try:
             for key, value in (overrides or {}).items():
                 parts.gguf.override(key, value)
+            self.info = parts.gguf.describe()
             self.metadata = parts.gguf.metadata()
             self.prompts = Prompts(self.metadata)
-            self.info = parts.gguf.describe()
             self.n_ctx = params.n_ctx or self.info.n_ctx_train
-            if not vocab_only:
-                parts.model = Model(parts.gguf, params, progress)
-                parts.session = Session(parts.model, params)
-                self.n_ctx = parts.session.memory().n_ctx
+            self.drafting = None if draft is None else self._open_draft(draft, params.spec_type)
+            if self.drafting is not None and defaults is not None:
+                self.drafting.check(defaults)
+            self.memory = None if vocab_only else self._load(params, progress)
         except BaseException:
             self.close()
             raise
         self.last_done: Done | None = None
         drain_log()
+
+    def _open_draft(self, path: str | os.PathLike[str], spec_type: str) -> Drafting:
+        """Reads the metadata of a drafter, and checks that it fits."""
+        self._parts.draft_gguf = gguf = Gguf(path)
+        drafting = Drafting(gguf.describe_draft(), os.fspath(path), spec_type)
+        self._parts.gguf.check_pair(gguf)
+        return drafting
+
+    def _load(self, params: ModelParams, progress: Progress | None) -> MemoryReport:
+        """Loads the weights and makes the session."""
+        parts = self._parts
+        n_draft = 0 if self.drafting is None else self.drafting.info.n_bytes
+        share = self.info.n_bytes / max(self.info.n_bytes + n_draft, 1)  # of what is loaded, the model's
+        parts.model = Model(parts.gguf, params, _part_of(progress, 0.0, share))
+        if parts.draft_gguf is not None:
+            parts.draft = Draft(parts.draft_gguf, parts.model, params, _part_of(progress, share, 1.0))
+        parts.session = Session(parts.model, params, parts.draft)
+        memory = parts.session.memory()
+        self.n_ctx = memory.n_ctx
+        return memory
 
     def sampling(self, call: Mapping[str, Any]) -> SamplingParams:
         """Sampling parameters: values of the call, then those that the model file recommends, then the defaults."""
@@ -118,7 +153,7 @@ class Engine:
             progress: told the fraction of the prompt that is evaluated; a false result stops.
 
         Raises:
-            ArgumentError: a token id that does not exist.
+            ArgumentError: a token id that does not exist, or something that the drafter cannot do.
             ClosedError: the engine was closed, before or during the generation.
             Cancelled: the turn was taken away (see ``Turns``), or progress stopped the generation.
         """
@@ -130,6 +165,8 @@ class Engine:
         check_token_ids("prompt", tokens, vocab.n_vocab)
         check_token_ids("logit_bias", params.logit_bias, vocab.n_vocab)
         check_token_ids("stop_token_ids", params.stop_token_ids, vocab.n_vocab)
+        if self.drafting is not None:
+            self.drafting.check(params)
         ends = frozenset() if params.ignore_eos else vocab.eog_ids
         never = vocab.eog_ids if params.ignore_eos else frozenset()
         return Request(
@@ -144,24 +181,54 @@ class Engine:
         with self._turns.turn() as turn:
             decoder = Detokenizer(self.prompts.tokenizer)
             events = generate(self._session(), request, decoder, StopMatcher(request.sampling.stop), progress)
-            while True:
-                try:
-                    with self._turns.step(turn):
-                        event = next(events, None)
-                except Cancelled:
-                    self.check_open()  # closing is why it was cancelled
-                    raise
-                if event is None:
-                    break
+            n_read = 0
+            while (event := self._next(events, turn)) is not None:
+                n_read += isinstance(event, Token)
                 if isinstance(event, Done):
-                    self.last_done = event
-                yield event
+                    self._note(event)
+                try:
+                    yield event
+                except GeneratorExit:
+                    if not isinstance(event, Done):
+                        self._cut(turn, len(request.tokens) + max(n_read - 1, 0))
+                    raise
         drain_log()
+
+    def _next(self, events: Iterator[Event], turn: Turn) -> Event | None:
+        try:
+            with self._turns.step(turn):
+                return next(events, None)
+        except Cancelled:
+            self.check_open()  # closing is why it was cancelled
+            raise
+
+    def _note(self, done: Done) -> None:
+        self.last_done = done
+        if self.drafting is not None:
+            self.drafting.note(done.stats)
+
+    def _cut(self, turn: Turn, n: int) -> None:
+        """Forgets what a stream that is not read on has generated ahead of its reader."""
+        with suppress(Cancelled, ClosedError), self._turns.step(turn):  # a turn that was taken away has no say
+            self._session().cut(n)
 
     def reset(self) -> None:
         """Forgets the sequence that the session holds."""
         with self._turns.turn() as turn, self._turns.step(turn):
             self._session().reset()
+
+    def plain_step_ms(self) -> float | None:
+        """Milliseconds that the model takes for one token alone, after what the session holds; None = no room for it.
+
+        Measured with a few tokens that are forgotten again. What a drafter adds to each token of the model is part of
+        it, the drawing of the token is not.
+        """
+        with self._turns.turn() as turn, self._turns.step(turn):
+            session = self._session()
+            if session.n_past >= self.n_ctx:
+                return None
+            session.measure(1)  # may have to build the graph
+            return median(session.measure(1, _PLAIN_STEPS))
 
     def _session(self) -> Session:
         if self._parts.session is None:
@@ -175,6 +242,11 @@ class Engine:
     def close(self) -> None:
         """Stops a running generation and frees everything. May be called more than once, from any thread."""
         _close(self._turns, self._parts)
+
+
+def _part_of(progress: Progress | None, begin: float, end: float) -> Progress | None:
+    """Progress of a part of the work, told as that of the whole."""
+    return None if progress is None else lambda fraction: progress(begin + fraction * (end - begin))
 
 
 def _seed(wanted: int | None) -> int:

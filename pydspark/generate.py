@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pydspark.records import Finish, Progress, Request, SessionLike, Stats, Step
@@ -94,7 +94,9 @@ def generate(
     """Runs one request on a session.
 
     Tokens come before the text that they produced; tokens whose text is cut off by a stop string do not come at all.
-    Closing the iterator early is allowed at any time: the session is then ready for the next request.
+    After a stop string the session and the counts are as if tokens had come one at a time: a round can commit more of
+    them, and what is behind the one that completed the stop string is forgotten. Closing the iterator early is allowed
+    at any time: the session is then ready for the next request.
 
     Args:
         session: nobody else may use it until the iterator ends or is closed.
@@ -113,16 +115,19 @@ def generate(
     text = _TextRelease(decoder, stop)
     n_tokens = 0
     finish, stop_id = Finish.NONE, None
-    while finish is Finish.NONE and stop.hit is None:
+    while finish is Finish.NONE:
         step = session.step()
         finish, stop_id = step.finish, step.stop_id
-        for token in _tokens(step):
+        for n_kept, token in enumerate(_tokens(step), 1):
             n_tokens += 1
             yield from text.add(token)
             if stop.hit is not None:
-                break
-    if stop.hit is None:
-        yield from text.finish()
+                stats = _stats_until(n_kept, step, session.stats())
+                # decoding one by one, the last token would not have been evaluated yet
+                session.cut(len(request.tokens) + n_tokens - 1)
+                yield _done(request, "stop", stats, n_tokens, stop.hit)
+                return
+    yield from text.finish()
     met_stop = stop.hit is not None or finish is Finish.STOP_ID
     yield _done(request, "stop" if met_stop else "length", session.stats(), n_tokens, stop.hit, stop_id)
 
@@ -135,6 +140,15 @@ def _done(
 ) -> Done:
     usage = Usage(len(request.tokens), n_tokens, stats.cache_n)
     return Done(reason, stop, None if stop is not None else stop_id, usage, stats, request.seed)
+
+
+def _stats_until(n_kept: int, step: Step, stats: Stats) -> Stats:
+    """The counts as if the last round had ended after its first ``n_kept`` tokens."""
+    # All of its tokens are accepted drafts, but for the target's own at the end, which a stop id takes the place of.
+    n_accepted = len(step.tokens) - (step.finish is not Finish.STOP_ID)
+    accepted_at = tuple(count - (n_kept <= i < n_accepted) for i, count in enumerate(stats.accepted_at))
+    predicted_n = stats.predicted_n - (len(step.tokens) - n_kept)
+    return replace(stats, predicted_n=predicted_n, draft_n_accepted=sum(accepted_at), accepted_at=accepted_at)
 
 
 def _tokens(step: Step) -> Sequence[Token]:

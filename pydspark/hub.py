@@ -6,15 +6,17 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from pydspark.errors import ModelFileError
+from pydspark.errors import ArgumentError, ModelFileError
 
 _REPO = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?::(?P<quant>[\w.-]+))?")
 _SPLIT_PART = re.compile(r"-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$")
-_SIDECARS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
+_DRAFTERS = ("dspark-", "dflash-")
+_SIDECARS = ("mmproj", "imatrix", "mtp-", "eagle3-", *_DRAFTERS)
 _PREFERRED_QUANTS = ("Q4_K_M", "Q8_0")
 _TRUE_WORDS = ("1", "true", "on", "yes", "enabled")
 
@@ -30,7 +32,42 @@ def resolve(model: str | os.PathLike[str], env: Mapping[str, str] | None = None)
     Raises:
         ModelFileError: nothing fits; the message says what there is, or the command that downloads it.
     """
-    env = os.environ if env is None else env
+    found = _local_or_repo(model)
+    return found if isinstance(found, Path) else resolve_repo(found["repo"], found["quant"], env=env)
+
+
+def resolve_draft(
+    draft: str | os.PathLike[str] | None,
+    model: str | os.PathLike[str],
+    spec_type: str = "auto",
+    env: Mapping[str, str] | None = None,
+) -> Path | None:
+    """The local file of a drafter, or None for plain decoding.
+
+    Args:
+        draft: a file that exists, or a repo with an optional quantization, of which the ``dspark-`` or ``dflash-`` file
+            is taken, or its model file if it has none. None = no drafter, unless ``spec_type`` asks for one: then it is
+            the one that lies beside ``model`` in its repo.
+        model: the target, as for ``resolve``.
+        spec_type: one of ``params.SPEC_TYPES``.
+        env: environment variables; None = this process's.
+
+    Raises:
+        ArgumentError: ``spec_type`` asks for a drafter, and none is named.
+        ModelFileError: nothing fits, as for ``resolve``.
+    """
+    if spec_type == "none" or (draft is None and spec_type == "auto"):
+        return None
+    found = _local_or_repo(model if draft is None else draft)
+    if not isinstance(found, Path):
+        role = Role.DRAFTER if draft is not None else Role.SIDECAR
+        return resolve_repo(found["repo"], found["quant"], role=role, env=env)
+    if draft is None:
+        raise ArgumentError(f"spec_type is {spec_type!r}, but {found} is no repo to find a drafter in: give draft=")
+    return found
+
+
+def _local_or_repo(model: str | os.PathLike[str]) -> Path | re.Match[str]:
     path = Path(model).expanduser()
     if path.is_file():
         return path
@@ -39,7 +76,15 @@ def resolve(model: str | os.PathLike[str], env: Mapping[str, str] | None = None)
     if path.exists() or match is None or text.lower().endswith(".gguf"):
         what = "is a folder, not a model file" if path.is_dir() else "does not exist"
         raise ModelFileError(f"{path} {what}")
-    return resolve_repo(match["repo"], match["quant"], env=env)
+    return match
+
+
+class Role(Enum):
+    """What a file of a repo is wanted for; the value names it in messages."""
+
+    MODEL = "model"
+    DRAFTER = "drafter"  # of a repo that is named for it
+    SIDECAR = "drafter beside the model"
 
 
 def resolve_repo(
@@ -47,6 +92,7 @@ def resolve_repo(
     quant: str | None = None,
     *,
     filename: str | None = None,
+    role: Role = Role.MODEL,
     cache_dir: str | os.PathLike[str] | None = None,
     local_dir: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
@@ -57,6 +103,7 @@ def resolve_repo(
         repo: ``user/model``.
         quant: such as ``"Q8_0"``; upper or lower case.
         filename: a name or glob pattern instead of a quantization.
+        role: what the file is wanted for.
         cache_dir: the cache folder; None = as the environment says.
         local_dir: a folder of this repo's files, used instead of the cache.
         env: environment variables; None = this process's.
@@ -70,15 +117,16 @@ def resolve_repo(
     else:
         caches = [Path(cache_dir)] if cache_dir else cache_folders(env)
         folders = [folder for cache in caches if (folder := snapshot_folder(cache, repo))]
+    wanted = _Wanted(repo, quant, filename, role)
     here: list[str] = []
     for folder in folders:
         names = _gguf_files(folder)
-        if name := choose(names, quant, filename):
+        if name := wanted.choose(names):
             return folder / name
         here += names
     where = local_dir or "the Hugging Face cache"
     missing = f"in {where} there is: {', '.join(here)}" if here else f"nothing of it is in {where}"
-    return _download(_Wanted(repo, quant, filename), missing, _path(cache_dir), _path(local_dir), env)
+    return _download(wanted, missing, _path(cache_dir), _path(local_dir), env)
 
 
 @dataclass(frozen=True)
@@ -88,10 +136,24 @@ class _Wanted:
     repo: str
     quant: str | None
     filename: str | None
+    role: Role
 
     @property
     def pattern(self) -> str:
+        if self.filename is None and self.role is Role.SIDECAR:
+            return "*dspark-*.gguf"
         return self.filename or (f"*{self.quant}*.gguf" if self.quant else "*.gguf")
+
+    def choose(self, names: Sequence[str]) -> str | None:
+        """The file among those of the repo."""
+        if self.filename is not None or self.role is Role.MODEL:
+            return choose(names, self.quant, self.filename)
+        drafter = choose_draft(names, self.quant)
+        if self.role is Role.SIDECAR:
+            return drafter
+        if drafter is not None and (self.quant is None or _has_quant(drafter, self.quant)):
+            return drafter
+        return choose(names, self.quant)
 
     def __str__(self) -> str:
         return f"{self.pattern!r} of {self.repo}"
@@ -113,7 +175,7 @@ def _download(
     )
     try:
         names = huggingface_hub.list_repo_files(wanted.repo, token=token)
-        name = choose(names, wanted.quant, wanted.filename)
+        name = wanted.choose(names)
         paths = [download(part) for part in _all_parts(name)] if name else []
     except Exception as error:  # the library and the one below it have no common error class
         raise ModelFileError(f"downloading {wanted.repo} failed: {error}. By hand: {by_hand}") from error
@@ -163,6 +225,27 @@ def choose(names: Iterable[str], quant: str | None = None, filename: str | None 
         if found := next((name for name in models if _has_quant(name, wanted)), None):
             return found
     return models[0] if models and not quant else None
+
+
+def choose_draft(names: Iterable[str], quant: str | None = None) -> str | None:
+    """The drafter among the files of a repo, or None: of the model's quantization, and in the nearest folder.
+
+    Args:
+        names: paths of the files.
+        quant: the wanted quantization of the model; another one of the drafter is better than no drafter.
+    """
+    names = list(names)
+    model = choose(names, quant) or ""
+    same = quant or next((wanted for wanted in _PREFERRED_QUANTS if _has_quant(model, wanted)), None)
+    ggufs = [name for name in sorted(names) if name.endswith(".gguf") and _is_first_part(name)]
+    drafters = [name for name in ggufs if PurePosixPath(name).name.lower().startswith(_DRAFTERS)]
+    return min(drafters, key=lambda name: (not (same and _has_quant(name, same)), _distance(name, model)), default=None)
+
+
+def _distance(name: str, other: str) -> int:
+    """Folders to go up and down from one file to the other."""
+    a, b = PurePosixPath(name).parent.parts, PurePosixPath(other).parent.parts
+    return len(a) + len(b) - 2 * len(os.path.commonprefix([a, b]))
 
 
 def _is_first_part(name: str) -> bool:

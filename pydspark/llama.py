@@ -8,14 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from pydspark import hub, results
+from pydspark.compat import compatible
+from pydspark.drafting import DRAFTING, drafting_options
 from pydspark.engine import Engine
 from pydspark.errors import ArgumentError, UnsupportedError
 from pydspark.generate import Token
-from pydspark.params import RANDOM_SEED, DefaultFloat, DefaultInt, ModelParams, SamplingParams, compatible
+from pydspark.loaded import LoadedModel
+from pydspark.params import RANDOM_SEED, DefaultFloat, DefaultInt, ModelParams, SamplingParams
 from pydspark.records import Progress
 
 
-class Llama:
+class Llama(LoadedModel):
     """A model in a GGUF file, with the methods of llama-cpp-python's class of that name.
 
     Differences: ``n_ctx`` is 8192 and ``verbose`` off by default; layers go to a GPU when there is one; an unknown
@@ -26,6 +29,11 @@ class Llama:
     Args:
         model_path: a file, or ``user/model[:quant]`` in the Hugging Face cache.
         model: another name of ``model_path``.
+        draft: a drafter that was made for the model, named in the same way; of a repo, its ``dspark-`` file. It makes
+            generating faster and does not change what is generated.
+        draft_model: another name of ``draft``; an object is an UnsupportedError.
+        n_draft_max, draft_conf_min, draft_sampling, draft_accept: for calls that do not say otherwise; see
+            ``pydspark.params.SamplingParams``. Without a drafter only ``draft_sampling="coupled"`` makes a difference.
         kv_overrides: metadata to replace or add.
         seed: for calls without one; -1 and 4294967295 mean another one for each call.
         last_n_tokens_size: how many tokens the penalties look back on.
@@ -36,13 +44,15 @@ class Llama:
 
     Attributes:
         model_path: the file.
+        draft_path: the drafter's file, or None.
         engine: what runs it, for front ends that want events instead of dictionaries.
 
     Raises:
         ModelFileError: no such file, or a damaged one.
         UnsupportedError: a model or an argument that pydspark does not support.
         OutOfMemoryError: the model or its context does not fit.
-        ArgumentError: an argument is out of range.
+        PairingError: the drafter was not made for this model; the message lists every mismatch.
+        ArgumentError: an argument is out of range, or asks for what the drafter cannot do.
     """
 
     # The parameters of llama-cpp-python come first, in its order.
@@ -99,20 +109,37 @@ class Llama:
         draft: str | os.PathLike[str] | None = None,
         repack: bool = True,
         progress: Progress | None = None,
+        spec_type: str = "auto",
+        verify: str = "exact",
+        type_k_draft: int | str | None = None,
+        type_v_draft: int | str | None = None,
+        n_draft_max: int | None = None,
+        draft_conf_min: float = 0.0,
+        draft_sampling: str = "probabilistic",
+        draft_accept: str = "block",
     ) -> None:
         if (model_path is None) == (model is None):
             raise ArgumentError("give one of model_path and model")
         params = ModelParams(
             n_ctx=n_ctx, n_batch=n_batch, n_ubatch=n_ubatch, n_threads=n_threads, n_threads_batch=n_threads_batch,
             n_gpu_layers=n_gpu_layers, use_mmap=use_mmap, use_mlock=use_mlock, repack=repack, type_k=type_k,
-            type_v=type_v, flash_attn=flash_attn,
+            type_v=type_v, flash_attn=flash_attn, spec_type=spec_type, verify=verify, type_k_draft=type_k_draft,
+            type_v_draft=type_v_draft,
         )  # fmt: skip
+        defaults = SamplingParams(
+            n_draft_max=n_draft_max, draft_conf_min=draft_conf_min, draft_sampling=draft_sampling,
+            draft_accept=draft_accept,
+        )  # fmt: skip
+        self._drafting = {name: getattr(defaults, name) for name in DRAFTING}
         if verbose:
             _show_log()
         self.set_seed(seed)
         self._last_n_tokens_size = last_n_tokens_size
-        self.model_path = str(hub.resolve(model_path if model_path is not None else model or ""))
-        self.engine = Engine(self.model_path, params, kv_overrides, vocab_only, progress)
+        target = model_path if model_path is not None else model or ""
+        self.model_path = str(hub.resolve(target))
+        drafter = hub.resolve_draft(_one_draft(draft, draft_model), target, spec_type)
+        self.draft_path = None if drafter is None else str(drafter)
+        self.engine = Engine(self.model_path, params, kv_overrides, vocab_only, progress, drafter, defaults)
 
     @classmethod
     @compatible
@@ -124,6 +151,8 @@ class Llama:
         local_dir: str | os.PathLike[str] | None = None,
         local_dir_use_symlinks: bool | str = "auto",
         cache_dir: str | os.PathLike[str] | None = None,
+        draft_repo_id: str | None = None,
+        draft_filename: str | None = None,
         **kwargs: Any,
     ) -> Llama:
         """Opens a model of a Hugging Face repo: from the cache, else downloaded (extra ``pydspark[hub]``).
@@ -133,12 +162,19 @@ class Llama:
             filename: a name or glob pattern; None = Q4_K_M, then Q8_0, then the first model file.
             local_dir: a folder of this repo's files, used instead of the cache.
             cache_dir: the cache folder.
+            draft_repo_id: repo of a drafter; None = ``repo_id`` if ``draft_filename`` is given.
+            draft_filename: a name or glob pattern; None = the file that begins with ``dspark-`` or ``dflash-``.
             kwargs: handed to ``Llama``.
 
         Raises:
             ModelFileError: there is no such file, or it cannot be downloaded.
         """
         path = hub.resolve_repo(repo_id, filename=filename, cache_dir=cache_dir, local_dir=local_dir)
+        if draft_repo_id is not None or draft_filename is not None:
+            kwargs["draft"] = hub.resolve_repo(
+                draft_repo_id or repo_id, filename=draft_filename, role=hub.Role.DRAFTER, cache_dir=cache_dir,
+                local_dir=local_dir if draft_repo_id in (None, repo_id) else None,
+            )  # fmt: skip
         return cls(path, **kwargs)
 
     @compatible
@@ -169,6 +205,11 @@ class Llama:
         logits_processor: object | None = None,
         grammar: object | None = None,
         logit_bias: Mapping[int, float] | None = None,
+        speculative: bool | Mapping[str, Any] | None = None,
+        n_draft_max: int | None = None,
+        draft_conf_min: float | None = None,
+        draft_sampling: str | None = None,
+        draft_accept: str | None = None,
     ) -> Any:
         """Continues a prompt.
 
@@ -182,6 +223,9 @@ class Llama:
             stream: return an iterator of chunks.
             model: echoed back.
             logit_bias: ``{id: value}`` or ``[[id, value]]``; False or -inf bans.
+            speculative: False = without the drafter; True = an error if there is none; or, as True, a mapping with
+                ``n_max`` and ``conf_min``, other names of ``n_draft_max`` and ``draft_conf_min``.
+            n_draft_max, draft_conf_min, draft_sampling, draft_accept: None = as the constructor was told.
             Other arguments: see ``pydspark.params.SamplingParams``.
 
         Returns:
@@ -199,7 +243,8 @@ class Llama:
             max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, stop=stop,
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty, repeat_penalty=repeat_penalty,
             top_k=top_k, seed=seed, logit_bias=logit_bias or (), logprobs=logprobs is not None,
-            top_logprobs=logprobs or 0,
+            top_logprobs=logprobs or 0, speculative=speculative, n_draft_max=n_draft_max,
+            draft_conf_min=draft_conf_min, draft_sampling=draft_sampling, draft_accept=draft_accept,
         )  # fmt: skip
         prompts = self.engine.prompts
         events = self.engine.events(prompts.encode(prompt), params)
@@ -241,6 +286,11 @@ class Llama:
         logprobs: bool | None = None,
         top_logprobs: int | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        speculative: bool | Mapping[str, Any] | None = None,
+        n_draft_max: int | None = None,
+        draft_conf_min: float | None = None,
+        draft_sampling: str | None = None,
+        draft_accept: str | None = None,
     ) -> Any:
         """Answers a chat.
 
@@ -265,7 +315,8 @@ class Llama:
             max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, stop=stop,
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty, repeat_penalty=repeat_penalty,
             top_k=top_k, seed=seed, logit_bias=logit_bias or (), logprobs=bool(logprobs),
-            top_logprobs=top_logprobs or 0,
+            top_logprobs=top_logprobs or 0, speculative=speculative, n_draft_max=n_draft_max,
+            draft_conf_min=draft_conf_min, draft_sampling=draft_sampling, draft_accept=draft_accept,
         )  # fmt: skip
         prompts = self.engine.prompts
         visible_tools = None if tool_choice == "none" else tools
@@ -310,57 +361,13 @@ class Llama:
         events = self.engine.events(self.engine.prompts.encode(tokens), params)
         return (event.id for event in events if isinstance(event, Token))
 
-    def _sampling(self, **call: Any) -> SamplingParams:
+    def _sampling(self, speculative: bool | Mapping[str, Any] | None = None, **call: Any) -> SamplingParams:
         if call.get("seed") is None:
             call["seed"] = self._seed
-        return self.engine.sampling({"repeat_last_n": self._last_n_tokens_size, **call})
-
-    def tokenize(self, text: str | bytes, add_bos: bool = True, special: bool = False) -> list[int]:
-        """Token ids of a text. ``special``: control tokens may be spelled in it."""
-        return self.engine.prompts.tokenizer.encode(text, special=special, add_bos=add_bos)
-
-    def detokenize(
-        self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
-    ) -> bytes:
-        """Bytes of token ids. ``special``: control tokens too. ``prev_tokens`` makes no difference here."""
-        return self.engine.prompts.tokenizer.decode(tokens, special=special)
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """Scalar metadata of the file as text."""
-        scalars = {key: value for key, value in self.engine.metadata.items() if not isinstance(value, list)}
-        return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in scalars.items()}
-
-    @property
-    def last_stats(self) -> dict[str, Any]:
-        """Counts and times of the last generation that ended; empty before."""
-        done = self.engine.last_done
-        return {} if done is None else results.stats(done)
-
-    def n_ctx(self) -> int:
-        """Tokens that the context holds."""
-        return self.engine.n_ctx
-
-    def n_vocab(self) -> int:
-        """Tokens of the vocabulary."""
-        return self.engine.prompts.vocab.n_vocab
-
-    def n_embd(self) -> int:
-        """Size of a hidden state."""
-        return self.engine.info.n_embd
-
-    def token_bos(self) -> int:
-        """Id of the BOS token, or -1."""
-        return _id_or_minus_one(self.engine.prompts.vocab.bos_id)
-
-    def token_eos(self) -> int:
-        """Id of the EOS token, or -1."""
-        return _id_or_minus_one(self.engine.prompts.vocab.eos_id)
-
-    def token_nl(self) -> int:
-        """Id of the newline, or -1."""
-        ids = self.engine.prompts.tokenizer.encode("\n")
-        return ids[0] if len(ids) == 1 else -1
+        if speculative is not None and speculative is not False and self.draft_path is None:
+            raise ArgumentError(f"speculative={speculative!r} needs a drafter: Llama(..., draft=...)")
+        drafting = drafting_options(speculative, {name: call.pop(name, None) for name in DRAFTING})
+        return self.engine.sampling({"repeat_last_n": self._last_n_tokens_size, **self._drafting, **call, **drafting})
 
     def embed(self, *args: object, **kwargs: object) -> NoReturn:
         """Not available: raises UnsupportedError."""
@@ -368,27 +375,19 @@ class Llama:
 
     create_embedding = embed
 
-    def reset(self) -> None:
-        """Forgets the last sequence, so that nothing of it is reused."""
-        self.engine.reset()
-
     def set_seed(self, seed: int) -> None:
         """The seed of later calls that give none; -1 and 4294967295 = another one for each call."""
         self._seed = SamplingParams(seed=seed).seed
 
-    def close(self) -> None:
-        """Stops what is running and frees the memory. Later calls that generate raise ClosedError."""
-        self.engine.close()
 
-    def __enter__(self) -> Llama:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _id_or_minus_one(token: int | None) -> int:
-    return -1 if token is None else token
+def _one_draft(draft: str | os.PathLike[str] | None, draft_model: object) -> str | os.PathLike[str] | None:
+    if draft_model is None:
+        return draft
+    if not isinstance(draft_model, (str, os.PathLike)):
+        raise UnsupportedError(f"draft_model={draft_model!r} is not supported: give the file of a drafter as draft=")
+    if draft is not None:
+        raise ArgumentError("give one of draft and draft_model")
+    return draft_model
 
 
 def _show_log() -> None:

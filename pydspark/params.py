@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import difflib
-import functools
-import inspect
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass, field, fields
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-from pydspark.errors import ArgumentError, UnsupportedError
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+from pydspark.errors import ArgumentError
 
 INT32_MAX = 2**31 - 1
 MAX_TOP_LOGPROBS = 20  # room in the core's step record
 RANDOM_SEED = 0xFFFFFFFF  # in place of a seed: another one each time
 
 VERIFY_MODES = ("exact", "fast")
+SPEC_TYPES = ("auto", "none", "draft-dspark", "draft-dflash")
 # numbers of PDS_DRAFT_* by name
 DRAFT_SAMPLING = {"probabilistic": 0, "greedy": 1, "coupled": 2}
 DRAFT_ACCEPT = ("block", "token")
@@ -166,6 +162,10 @@ class ModelParams:
     flash_attn: bool = _option(
         True, bool, "attention as one fused operation", flags=("-fa", "--flash-attn"), env="LLAMA_ARG_FLASH_ATTN",
     )
+    spec_type: str = _option(
+        "auto", str, "kind of drafter, which must be that of its file; auto = whatever it is, none = do not draft",
+        choices=SPEC_TYPES, flags=("--spec-type",), env="LLAMA_ARG_SPEC_TYPE",
+    )
     verify: str = _option(
         "exact", str, "exact: drafted tokens are checked just as single tokens are computed; fast: by batch kernels",
         choices=VERIFY_MODES, flags=("--spec-verify",), env="DSPARK_ARG_SPEC_VERIFY",
@@ -260,7 +260,8 @@ class SamplingParams:
         0, int, "report that many likeliest tokens for each position", low=0, high=MAX_TOP_LOGPROBS,
     )
     n_draft_max: int | None = _option(
-        None, int, "most tokens to draft per round; 0 = none; not given = the whole block with draft_conf_min, else 3",
+        None, int,
+        "most tokens to draft per round; 0 = none; not given = the whole block with a confidence threshold, else 3",
         low=0, high=INT32_MAX, optional=True, flags=("--spec-draft-n-max",), env="LLAMA_ARG_SPEC_DRAFT_N_MAX",
     )
     draft_conf_min: float = _option(
@@ -269,9 +270,9 @@ class SamplingParams:
         env="LLAMA_ARG_SPEC_DRAFT_P_MIN",
     )
     draft_sampling: str = _option(
-        "probabilistic", str, "how drafts are drawn: at random, as the likeliest token, or so that a seed gives the same "
-        "text with and without drafter", choices=DRAFT_SAMPLING, flags=("--spec-draft-sampling",),
-        env="LLAMA_ARG_SPEC_DRAFT_SAMPLING",
+        "probabilistic", str,
+        "how drafts are drawn: at random, as the likeliest token, or coupled: same seed, same text as without drafter",
+        choices=DRAFT_SAMPLING, flags=("--spec-draft-sampling",), env="LLAMA_ARG_SPEC_DRAFT_SAMPLING",
     )
     draft_accept: str = _option(
         "block", str, "how drafts are accepted: whole blocks at once, or token by token; both are exact",
@@ -378,81 +379,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that looks most like ``name``, or None."""
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return found[0] if found else None
-
-
-# Keywords that can ask for something pydspark does not do: the values that do not (None never does), and what to do
-# instead.
-_UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "split_mode": ((1,), "pydspark uses one device"),
-    "main_gpu": ((0,), "pydspark uses one device"),
-    "tensor_split": ((), "pydspark uses one device"),
-    "rope_scaling_type": ((-1,), "the model file decides"),
-    "pooling_type": ((-1,), "embeddings are not available"),
-    "attention_type": ((-1,), "the model file decides"),
-    "rope_freq_base": ((0.0,), "the model file decides; kv_overrides can change it"),
-    "rope_freq_scale": ((0.0,), "the model file decides; kv_overrides can change it"),
-    "yarn_ext_factor": ((-1.0,), "the model file decides"),
-    "yarn_attn_factor": ((1.0,), "the model file decides"),
-    "yarn_beta_fast": ((32.0,), "the model file decides"),
-    "yarn_beta_slow": ((1.0,), "the model file decides"),
-    "yarn_orig_ctx": ((0,), "the model file decides"),
-    "embedding": ((False,), "embeddings are not available"),
-    "offload_kqv": ((True,), "the cache is kept where the layers are"),
-    "op_offload": ((), "operations run where their weights are"),
-    "swa_full": ((), "no supported model has a sliding window"),
-    "no_perf": ((False,), "times are always taken"),
-    "lora_base": ((), "adapters are not available; merge them into the model file"),
-    "lora_scale": ((1.0,), "adapters are not available; merge them into the model file"),
-    "lora_path": ((), "adapters are not available; merge them into the model file"),
-    "numa": ((False,), "use numactl"),
-    "chat_handler": ((), "the chat template of the model file is used"),
-    "tokenizer": ((), "the tokenizer of the model file is used"),
-    "spm_infill": ((False,), "filling in the middle is not available"),
-    "chat_format": (("chat_template.default",), "the chat template of the model file is used"),
-    "tool_choice": (("auto", "none"), "use 'auto' or 'none'"),
-    "response_format": (({"type": "text"},), "structured output is not available"),
-    "draft": ((), "drafting is not available in this version"),
-    "draft_model": ((), "drafting is not available in this version"),
-    "suffix": ((), "filling in the middle is not available"),
-    "typical_p": ((1.0,), "use top_p or min_p"),
-    "tfs_z": ((1.0,), "use top_p or min_p"),
-    "mirostat_mode": ((0,), "use top_p or min_p"),
-    "mirostat_tau": ((5.0,), "use top_p or min_p"),
-    "mirostat_eta": ((0.1,), "use top_p or min_p"),
-    "reset": ((True,), "what is already evaluated of the prompt is kept by itself"),
-    "additional_files": ((), "the parts of a split model are fetched by themselves"),
-    "penalize_nl": ((True,), "every token is penalized alike; use logit_bias"),
-    "logits_processor": ((), "use logit_bias or the penalties"),
-    "stopping_criteria": ((), "stop reading the stream"),
-    "grammar": ((), "structured output is not available"),
-    "functions": ((), "use tools"),
-    "function_call": ((), "use tool_choice"),
-    "local_dir_use_symlinks": (("auto",), "the cache of Hugging Face is used as it is"),
-}
-
-
-def compatible(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Makes a method with llama-cpp-python's signature refuse what it cannot do, before it runs.
-
-    The method raises TypeError for an unknown keyword, naming the closest one that it has, and UnsupportedError for a
-    known keyword whose value asks for something pydspark does not do.
-    """
-    signature = inspect.signature(function)
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-
-    @functools.wraps(function)
-    def checked_call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        for name in kwargs:
-            if name not in signature.parameters and not takes_any:
-                close = nearest(name, signature.parameters)
-                hint = f"; did you mean {close!r}?" if close else ""
-                raise TypeError(f"{function.__qualname__}() has no keyword argument {name!r}{hint}")
-        for name, value in signature.bind(*args, **kwargs).arguments.items():
-            if name in _UNSUPPORTED and value is not None and value not in _UNSUPPORTED[name][0]:
-                raise UnsupportedError(f"{name}={value!r} is not supported: {_UNSUPPORTED[name][1]}")
-        return function(*args, **kwargs)
-
-    return checked_call
 
 
 def check_token_ids(name: str, ids: Iterable[int], n_vocab: int) -> None:

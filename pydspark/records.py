@@ -70,6 +70,11 @@ class DraftInfo:
     target_layers: tuple[int, ...]
     n_bytes: int
 
+    @property
+    def kind(self) -> str:
+        """``"draft-dspark"``, or ``"draft-dflash"`` for one without a Markov head."""
+        return "draft-dspark" if self.has_markov_head else "draft-dflash"
+
 
 @dataclass(frozen=True)
 class MemoryLine:
@@ -153,6 +158,16 @@ class Stats:
     verify_ms: float = 0.0
     drafted_at: tuple[int, ...] = ()
     accepted_at: tuple[int, ...] = ()
+
+    @property
+    def accept_rate(self) -> float:
+        """Accepted tokens per drafted one; 0 without any."""
+        return self.draft_n_accepted / self.draft_n if self.draft_n else 0.0
+
+    @property
+    def accept_len(self) -> float:
+        """Tokens per round that drafted, the target's own included; 1 without any such round."""
+        return 1.0 + (self.draft_n_accepted / self.draft_rounds if self.draft_rounds else 0.0)
 
 
 class SessionLike(Protocol):

@@ -161,12 +161,31 @@ def usage(counts: Usage) -> dict[str, Any]:
 
 
 def timings(stats: Stats, seed: int) -> dict[str, Any]:
-    """The ``timings`` object: llama-server's fields and the seed. Every number is finite."""
+    """The ``timings`` object: llama-server's fields and the seed. Every number is finite.
+
+    Fields about drafting are there only if the drafter ran.
+    """
     return {
         "cache_n": stats.cache_n,
         **_speed("prompt", stats.prompt_n, stats.prompt_ms),
         **_speed("predicted", stats.predicted_n, stats.predicted_ms),
+        **(_drafting(stats) if stats.draft_rounds else {}),
         "seed": seed,
+    }
+
+
+def _drafting(stats: Stats) -> dict[str, Any]:
+    return {
+        "draft_n": stats.draft_n,
+        "draft_n_accepted": stats.draft_n_accepted,
+        "draft_rounds": stats.draft_rounds,
+        "accept_len": stats.accept_len,
+        "accept_rate": stats.accept_rate,
+        "drafted_at": list(stats.drafted_at),
+        "draft_n_accepted_at": list(stats.accepted_at),
+        "draft_ms": stats.draft_ms,
+        "verify_ms": stats.verify_ms,
+        "host_ms": stats.host_ms,
     }
 
 
@@ -180,8 +199,26 @@ def _speed(name: str, n: int, ms: float) -> dict[str, Any]:
 
 
 def stats(done: Done) -> dict[str, Any]:
-    """Counts and times of a generation, for ``Llama.last_stats``."""
-    return {**timings(done.stats, done.seed), "n_rounds": done.stats.n_rounds, "host_ms": done.stats.host_ms}
+    """Counts and times of a generation, for ``Llama.last_stats``: ``timings``, and the same for every generation.
+
+    ``accept_len`` counts tokens per round with drafts, the target's own included; ``accepted_at`` and ``drafted_at``
+    count tokens by their position in the block.
+    """
+    counts = done.stats
+    return {
+        **timings(counts, done.seed),
+        "n_rounds": counts.n_rounds,
+        "n_drafted": counts.draft_n,
+        "n_accepted": counts.draft_n_accepted,
+        "accept_rate": counts.accept_rate,
+        "accept_len": counts.accept_len,
+        "accepted_at": list(counts.accepted_at),
+        "drafted_at": list(counts.drafted_at),
+        "decode_ms": counts.predicted_ms,
+        "draft_ms": counts.draft_ms,
+        "verify_ms": counts.verify_ms,
+        "host_ms": counts.host_ms,
+    }
 
 
 def _finite(logprob: float | None) -> float:

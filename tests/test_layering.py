@@ -19,13 +19,14 @@ GGML_HEADERS = {"ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-cpu.h", "ggml-
 PYTHON_LAYERS = [
     ["errors"],
     ["params"],
-    ["cpu", "demo", "hub", "records", "text", "turns"],
-    ["_native", "generate", "prompts"],
-    ["engine", "results"],
+    ["cache", "compat", "cpu", "hub", "records", "text", "turns"],
+    ["_native", "drafting", "generate", "prompts"],
+    ["engine", "quantize", "results"],
+    ["demo", "loaded"],
     ["llama"],
     ["bench", "cli"],
 ]
-MAY_USE_THE_CORE = {"_native", "engine", "bench", "cli"}
+MAY_USE_THE_CORE = {"_native", "engine", "quantize", "demo", "bench", "cli"}
 THIRD_PARTY = {"text": {"jinja2", "tokenizers"}}  # at the top of a module; optional ones are imported where needed
 
 CPP_FILES = sorted(file for file in (ROOT / "csrc").rglob("*") if file.suffix in (".h", ".cpp"))
@@ -98,7 +99,9 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, bool]]:
 
 
 def python_layer(name: str) -> int:
-    return next(i for i, names in enumerate(PYTHON_LAYERS) if name in names)
+    found = [i for i, names in enumerate(PYTHON_LAYERS) if name in names]
+    assert len(found) == 1, f"PYTHON_LAYERS must say once where {name} belongs"
+    return found[0]
 
 
 def wrong_imports(package: str, source: str) -> list[str]:

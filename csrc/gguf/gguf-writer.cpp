@@ -116,7 +116,7 @@ void gguf_writer::check_place() const {
     }
     PDS_REQUIRE(fs::is_regular_file(status), PDS_ERR_FILE,
                 "%s: is there and is not a file that could be replaced. Give the path of a new file", path_.c_str());
-    PDS_REQUIRE(replace_, PDS_ERR_FILE, "%s: exists already. Give another path, or say that it may be replaced",
+    PDS_REQUIRE(replace_, PDS_ERR_FILE, "%s: exists already. Give another path, or use force to replace it",
                 path_.c_str());
 }
 

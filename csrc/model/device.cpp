@@ -80,6 +80,21 @@ const device & cpu_device() {
     return devices().back();
 }
 
+const std::string & cpu_features() {
+    static const std::string text = [] {
+        std::string        words;
+        ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(cpu_device().dev);
+        const auto         get = reinterpret_cast<ggml_backend_get_features_t>(
+            ggml_backend_reg_get_proc_address(reg, "ggml_backend_get_features"));
+        for (const ggml_backend_feature * f = get != nullptr ? get(reg) : nullptr; f != nullptr && f->name; f++) {
+            words += words.empty() ? "" : " ";
+            words += format("%s=%s", f->name, f->value);
+        }
+        return words;
+    }();
+    return text;
+}
+
 device_memory memory_of(const device & device) {
     size_t free  = 0;
     size_t total = 0;

@@ -24,6 +24,9 @@ struct device {
 const std::vector<device> & devices();
 const device &              cpu_device();
 
+// What the loaded CPU code was compiled for: "AVX2=1 REPACK=1 ...".
+const std::string & cpu_features();
+
 struct device_memory {
     int64_t free;  // bytes
     int64_t total; // bytes

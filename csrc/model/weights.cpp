@@ -26,6 +26,10 @@ const char * use_text(weight_use use) {
 
 weights::weights(std::shared_ptr<const gguf_file> gguf, const pds_model_params & params, int32_t n_layer)
     : gguf_(std::move(gguf)), params_(params), n_layer_(n_layer) {
+    if (params.n_gpu_layers > 0 && !devices().front().is_gpu) {
+        log_write(log_level::warn,
+                  format("n_gpu_layers is %d, but ggml offers no GPU: the CPU does all the work", params.n_gpu_layers));
+    }
 }
 
 ggml_tensor * weights::require(const std::string & name, std::initializer_list<int64_t> ne, weight_use use,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from os import PathLike, fsencode
 
-from pydspark._native import Gguf, _watched, check, ffi, lib
+from pydspark._native.core import check, ffi, lib, watched
+from pydspark._native.gguf import Gguf
 from pydspark.records import Progress
 
 
@@ -26,7 +27,7 @@ def write_quantized(
         Cancelled: progress stopped it.
     """
     error = ffi.new("pds_error *")
-    with _watched(progress):
+    with watched(progress):
         rc = lib.pds_quantize(
             gguf._handle, fsencode(path), type, int(replace), lib.pds_python_progress, ffi.NULL, error
         )  # fmt: skip

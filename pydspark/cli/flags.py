@@ -73,7 +73,7 @@ def _table_flag(name: str, option: Option, default: Any) -> Flag:
         negatives = tuple(f"--no-{spelling[2:]}" for spelling in option.flags if spelling.startswith("--"))
         words = _SWITCH_WORDS.get(name, ())
         return replace(flag, default="on" if default else "off", negatives=negatives, words=words)
-    metavar = {int: "N", float: "X"}.get(option.kind, "TYPE")
+    metavar = {int: "N", float: "X", str: f"{{{','.join(option.choices)}}}"}.get(option.kind, "TYPE")
     shown = "none" if default is None else str(default)
     return replace(flag, metavar=metavar, default=shown, convert=_converter(name, option, default))
 
@@ -86,6 +86,8 @@ def _converter(name: str, option: Option, default: Any) -> Callable[[str, str], 
             return None
         if option.kind is object:
             return cache_type(spelling, text)
+        if option.kind is str:
+            return checked(spelling, text, option)
         if text in words:
             return words[text]
         return checked(spelling, parse_number(spelling, text, option.kind), option)
@@ -159,6 +161,23 @@ _OUTPUT = [
     Flag("version", ("--version",), "show versions"),
 ]  # fmt: skip
 
+_MODEL_FLAGS, _SAMPLING_FLAGS = table_flags(ModelParams), table_flags(SamplingParams)
+
+
+def _is_drafting(flag: Flag) -> bool:
+    return "draft" in flag.dest or flag.dest == "verify"
+
+
+_DRAFTING = [
+    Flag(
+        "draft", ("-md", "--model-draft", "--spec-draft-model"), "a GGUF file of a DSpark drafter for the model",
+        metavar="MODEL", env="LLAMA_ARG_SPEC_DRAFT_MODEL",
+    ),
+    *filter(_is_drafting, _MODEL_FLAGS + _SAMPLING_FLAGS),
+]  # fmt: skip
+_SAMPLING = [flag for flag in _SAMPLING_FLAGS if not _is_drafting(flag)]
+_RUNNING = [flag for flag in _MODEL_FLAGS if not _is_drafting(flag)]
+
 RUN = Command(
     name="run",
     summary="generate text from a prompt, or chat",
@@ -166,8 +185,9 @@ RUN = Command(
     groups={
         "Model": _MODEL,
         "Prompt (else the text that is piped in)": _PROMPT,
-        "Sampling (what the model file recommends comes before these defaults)": table_flags(SamplingParams),
-        "Context, memory and speed": table_flags(ModelParams),
+        "Sampling (what the model file recommends comes before these defaults)": _SAMPLING,
+        "Drafting (the same text, faster: a small model proposes, the model checks)": _DRAFTING,
+        "Context, memory and speed": _RUNNING,
         "Output": _OUTPUT,
     },
     examples=(
@@ -183,12 +203,26 @@ INFO = Command(
     name="info",
     summary="show what is installed, or what is in a model file and the memory it needs",
     usage="pydspark info [-m MODEL | --demo] [flags]",
-    groups={"Model": _MODEL, "Context, memory and speed": table_flags(ModelParams), "Output": _OUTPUT},
+    groups={"Model": _MODEL, "Context, memory and speed": _RUNNING, "Output": _OUTPUT},
     examples=(
         "pydspark info",
         "pydspark info --demo",
         "pydspark info -m model.gguf -c 32768 -ctk q8_0 -ctv q8_0",
         "pydspark info -m model.gguf --json",
+    ),
+)
+
+QUANTIZE = Command(
+    name="quantize",
+    summary="write a model file with its weights in another type",
+    usage="pydspark quantize [flags] IN OUT TYPE",
+    groups={
+        "File": [Flag("force", ("--force",), "replace OUT if it is there")],
+        "Output": [flag for flag in _OUTPUT if flag.dest != "json"],
+    },
+    examples=(
+        "pydspark quantize model-F16.gguf model-Q8_0.gguf q8_0",
+        "pydspark quantize model-00001-of-00003.gguf model-Q4_K.gguf q4_k --force",
     ),
 )
 
@@ -207,15 +241,12 @@ def with_flags(message: str) -> str:
     return _PARAMETER.sub(lambda match: _SPELLINGS[match.group()], message)
 
 
-COMMANDS = {command.name: command for command in (RUN, INFO)}
+COMMANDS = {command.name: command for command in (RUN, INFO, QUANTIZE)}
 
-_NO_DRAFTING = "drafting is not available in this version"
 # Flags that users of llama.cpp may type, with what to do instead.
 UNSUPPORTED = {
-    **dict.fromkeys(
-        ("-md", "--model-draft", "--spec-draft-model", "-hfd", "--hf-repo-draft", "--spec-type"), _NO_DRAFTING
-    ),
-    **dict.fromkeys(("--spec-draft-n-max", "--spec-draft-conf-min", "--spec-draft-p-min"), _NO_DRAFTING),
+    **dict.fromkeys(("-hfd", "--hf-repo-draft"), "name the drafter with -md"),
+    **dict.fromkeys(("--draft", "--draft-n", "--draft-max"), "use --spec-draft-n-max"),
     **dict.fromkeys(("-no-cnv", "--no-conversation"), "one answer is the default; --raw leaves the chat template out"),
     **dict.fromkeys(("--grammar", "--grammar-file", "-j", "--json-schema"), "structured output is not available"),
     **dict.fromkeys(("--lora", "--lora-scaled"), "adapters are not available; merge them into the model file"),

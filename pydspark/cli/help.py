@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from pydspark.cli.flags import COMMANDS, Command, Flag
+from pydspark.cli.flags import COMMANDS, Command, Flag, with_flags
 
 _HELP_COLUMN = 30
 _ENV_NOTE = (
@@ -19,7 +19,7 @@ def overview() -> str:
     """The help of ``pydspark`` itself."""
     lines = ["usage: pydspark COMMAND [flags]", "", "Runs language models from GGUF files on this machine.", ""]
     lines += ["Commands:"]
-    lines += [f"  {command.name:8}{command.summary}" for command in COMMANDS.values()]
+    lines += [f"  {command.name:10}{command.summary}" for command in COMMANDS.values()]
     lines += ["", "pydspark COMMAND -h shows the flags of a command; pydspark --version shows versions.", ""]
     lines += ["Examples:", *(f"  {command.examples[0]}" for command in COMMANDS.values())]
     return "\n".join(lines) + "\n"
@@ -41,7 +41,7 @@ def _flag_lines(flag: Flag, width: int) -> Iterator[str]:
     spellings = ", ".join((*flag.names, *flag.negatives)) + (f" {flag.metavar}" if flag.metavar else "")
     notes = [f"default: {flag.default}"] if flag.default else []
     notes += [f"env: {flag.env}"] if flag.env else []
-    text = flag.help + (f" ({'; '.join(notes)})" if notes else "")
+    text = with_flags(flag.help) + (f" ({'; '.join(notes)})" if notes else "")
     wrapped = textwrap.wrap(text, max(width - _HELP_COLUMN, 20), break_on_hyphens=False)
     head = f"  {spellings}"
     if len(head) + 2 > _HELP_COLUMN:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydspark.cli.args import Arguments
 from pydspark.cli.facts import model_facts, system_facts
-from pydspark.cli.model import model_path
+from pydspark.cli.model import hub_environment, model_path
 from pydspark.cli.report import Report, bytes_text, count_text
 from pydspark.cli.terminal import Output, Terminal
 from pydspark.errors import ArgumentError
@@ -36,7 +35,7 @@ def info(arguments: Arguments, terminal: Terminal, output: Output, width: int) -
     if arguments.positionals:
         raise ArgumentError(f"info takes no prompt; a model file goes after -m: -m {arguments.positionals[0]}")
     params = ModelParams(**arguments.of(ModelParams))
-    path = model_path(arguments, os.environ)
+    path = model_path(arguments, hub_environment(arguments))
     system = system_facts(params)
     model = None if path is None else model_facts(path, params)
     if arguments.get("json"):

@@ -92,6 +92,10 @@ def _run(arguments: Arguments, terminal: Terminal) -> int:
         from pydspark.cli.run import run
 
         return run(arguments, terminal, output)
+    if arguments.command.name == "quantize":
+        from pydspark.cli.quantize import quantize
+
+        return quantize(arguments, terminal)
     from pydspark.cli.info import info
 
     return info(arguments, terminal, output, width)

@@ -37,8 +37,12 @@ def model_path(arguments: Arguments, env: Mapping[str, str]) -> Path | None:
         return None
     if chosen == ["demo"]:
         return demo_model_path()
-    wanted = dict(env) | ({"HF_HUB_OFFLINE": "1"} if arguments.get("offline") else {})
-    return hub.resolve(arguments.get(chosen[0]), wanted)
+    return hub.resolve(arguments.get(chosen[0]), env)
+
+
+def hub_environment(arguments: Arguments) -> dict[str, str]:
+    """This process's environment, with what the arguments say about the network."""
+    return {**os.environ, **({"HF_HUB_OFFLINE": "1"} if arguments.get("offline") else {})}
 
 
 def open_model(arguments: Arguments, terminal: Terminal) -> Llama:
@@ -48,7 +52,8 @@ def open_model(arguments: Arguments, terminal: Terminal) -> Llama:
         ArgumentError: no model is named.
         ModelFileError, UnsupportedError, OutOfMemoryError: it cannot be loaded.
     """
-    path = model_path(arguments, os.environ)
+    env = hub_environment(arguments)
+    path = model_path(arguments, env)
     if path is None:
         raise ArgumentError("name a model: -m FILE, -m user/repo, or --demo for a small one to try")
 
@@ -56,8 +61,10 @@ def open_model(arguments: Arguments, terminal: Terminal) -> Llama:
         terminal.progress(f"loading {path.name}", fraction)
         return True
 
+    draft = arguments.get("draft")
+    draft_path = None if draft is None else str(hub.resolve(draft, env))
     try:
-        llama = Llama(path, **arguments.of(ModelParams), progress=show)
+        llama = Llama(path, draft=draft_path, **arguments.of(ModelParams), progress=show)
     finally:
         terminal.clear_live()
     log.info("%s: %s, context of %d tokens", path, llama.engine.info.architecture, llama.n_ctx())

@@ -123,6 +123,8 @@ def summary(done: Done, n_ctx: int, max_tokens: int | None) -> str:
     answer = f"answer {usage.completion_tokens} tokens{_speed(stats.predicted_n, stats.predicted_ms)}"
     context = f"context {usage.prompt_tokens + usage.completion_tokens} of {n_ctx}"
     line = f"{prompt} | {answer} | {context}"
+    if stats.draft_n:
+        line += f" | drafts {stats.draft_n_accepted} of {stats.draft_n} accepted"
     if done.finish_reason == "length":
         limited = max_tokens is not None and usage.completion_tokens >= max_tokens >= 0
         line += f" | -n {max_tokens} reached" if limited else " | context full"

@@ -71,7 +71,7 @@ def test_number_of_threads_is_found_when_not_given(
     tiny_llama_path: Path, monkeypatch: pytest.MonkeyPatch, n_threads: int | None
 ) -> None:
     asked = []
-    monkeypatch.setattr("pydspark._native.default_threads", lambda: asked.append(True) or 1)
+    monkeypatch.setattr("pydspark._native.gguf.default_threads", lambda: asked.append(True) or 1)
     with Llama(tiny_llama_path, n_ctx=64, n_threads=n_threads) as llama:
         assert llama("hello", max_tokens=1)["usage"]["completion_tokens"] <= 1
     assert asked

@@ -21,7 +21,7 @@ from tiny.models import MERGES, N_EMBD, vocabulary
 
 import pydspark
 from pydspark import _native
-from pydspark._native import Gguf, Model, Session, _core, loader
+from pydspark._native import Gguf, Model, Session, _core, core, loader
 from pydspark.errors import ArgumentError, Cancelled, ModelFileError, PydsparkError
 from pydspark.params import ModelParams, SamplingParams
 from pydspark.records import Finish, Request
@@ -247,10 +247,10 @@ def test_log_goes_to_the_logger(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 
     def take(buffer: object, size: int) -> int:
         text = waiting.pop(0) if waiting else b""
-        _native.ffi.memmove(buffer, text, len(text))
+        core.ffi.memmove(buffer, text, len(text))
         return len(text)
 
-    monkeypatch.setattr(_native, "lib", SimpleNamespace(pds_log_take=take))
+    monkeypatch.setattr(core, "lib", SimpleNamespace(pds_log_take=take))
     with caplog.at_level(logging.DEBUG, "pydspark.ggml"):
         _native.drain_log()
     assert caplog.record_tuples == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cli.conftest import Run
 
-from pydspark.cli.flags import COMMANDS, Command
+from pydspark.cli.flags import COMMANDS, Command, with_flags
 from pydspark.cli.help import command_help
 
 EACH_COMMAND = pytest.mark.parametrize("command", COMMANDS.values(), ids=list(COMMANDS))
@@ -17,7 +17,7 @@ def test_every_flag_is_shown_with_its_default_and_variable(command: Command) -> 
     for flag in command.flags:
         notes = [f"default: {flag.default}"] if flag.default else []
         notes += [f"env: {flag.env}"] if flag.env else []
-        shown = flag.help + (f" ({'; '.join(notes)})" if notes else "")
+        shown = with_flags(flag.help) + (f" ({'; '.join(notes)})" if notes else "")
         assert shown in text
         for name in (*flag.names, *flag.negatives):
             assert name in text

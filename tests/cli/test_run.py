@@ -145,9 +145,9 @@ def test_arguments_that_do_not_go_together(run: Run, tiny: list[str], argv: list
 
 
 def test_messages_name_flags_instead_of_parameters(run: Run, tiny: list[str]) -> None:
-    ran = run("run", *tiny, "-ctv", "q8_0", "hello")
-    assert "-ctv" in ran.err
-    assert "type_v" not in ran.err
+    ran = run("run", *tiny, "-c", "2000000000", "hello")
+    assert "-c is 2000000000" in ran.err
+    assert "n_ctx" not in ran.err
 
 
 def test_verbose_shows_log_lines(run: Run, tiny: list[str]) -> None:

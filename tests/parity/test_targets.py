@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from running import DATA, Array, Running, rms
 
+from pydspark._native import ggml_features
 from pydspark.demo import demo_model_path
 
 ARCHITECTURES = ["llama", "qwen3"]
@@ -120,10 +121,23 @@ def test_real_logits_match_both_references(demo: Running, demo_golden: Golden) -
     assert rms(top - demo_golden["llamacpp_top_logits"]) < 0.3
 
 
+def test_greedy_tokens_equal_the_reference_with_the_kernels_it_was_made_with(demo_golden: Golden) -> None:
+    """llama.cpp chose them with an unfused float32 cache and its own matrix kernels, which not every ggml holds.
+
+    Where they are missing, two places where the best two tokens are 0.02 and 0.24 apart go the other way.
+    """
+    prompt, chosen = demo_golden["ids"].tolist(), demo_golden["llamacpp_greedy"].tolist()
+    model = Running(demo_model_path(), flash_attn=False, **F32_CACHE)
+    model.prefill(prompt[:-1])
+    rows = model.logits([prompt[-1], *chosen[:-1]])
+    differing = np.flatnonzero(rows.argmax(1) != chosen).tolist()
+    assert differing == ([] if "LLAMAFILE=1" in ggml_features() else [3, 5])
+
+
 def test_greedy_tokens_of_the_reference_are_the_best_or_nearly_so(demo: Running, demo_golden: Golden) -> None:
     prompt, chosen = demo_golden["ids"].tolist(), demo_golden["llamacpp_greedy"].tolist()
     demo.prefill(prompt[:-1])
     rows = demo.logits([prompt[-1], *chosen[:-1]])
     behind = rows.max(1) - rows[np.arange(len(chosen)), chosen]
     assert behind.max() < 0.3
-    assert np.count_nonzero(behind == 0) >= 22
+    assert np.count_nonzero(behind == 0) >= 21

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import gguf
 import numpy as np
+from numpy.typing import NDArray
+
+Weights = dict[str, NDArray[np.float32]]
 
 N_LAYER = 2
 N_EMBD = 64
@@ -31,11 +35,43 @@ def byte_alphabet() -> list[str]:
     return [chr(byte) if byte in printable else chr(256 + others.index(byte)) for byte in range(256)]
 
 
-def vocabulary() -> tuple[list[str], list[int]]:
-    """Texts and types of the tokens: bytes, merged pairs, specials."""
+@dataclass(frozen=True)
+class TinyShape:
+    """How a tiny model differs from the usual one.
+
+    Attributes:
+        n_layer: number of layers.
+        n_embd, n_ff: widths of the residual stream and of the feed-forward part; the heads stay as small as ever.
+        n_padding: padding tokens behind the named ones.
+        n_nameless: rows of embedding and head behind all tokens.
+        padding_gain: scale of the head's rows for padding and nameless ids.
+        tied: whether the embedding is the head, too.
+        layer_gain: scale of what layers add. With 0 the next token depends on the last one alone.
+        head_gain: spread of the logits; the higher, the surer the model.
+        succession: how strongly each token calls for the next id, up to the last named one; keeps a model whose layers
+            add little from going in small circles.
+    """
+
+    n_layer: int = N_LAYER
+    n_embd: int = N_EMBD
+    n_ff: int = N_FF
+    n_padding: int = 0
+    n_nameless: int = 0
+    padding_gain: float = 1.0
+    tied: bool = False
+    layer_gain: float = 1.0
+    # Sharp enough that the likeliest token is clear of rounding errors.
+    head_gain: float = 3.0
+    succession: float = 0.0
+
+
+def vocabulary(n_padding: int = 0) -> tuple[list[str], list[int]]:
+    """Texts and types of the tokens: bytes, merged pairs, specials, padding."""
     ordinary = byte_alphabet() + [merge.replace(" ", "") for merge in MERGES]
-    normal, control = int(gguf.TokenType.NORMAL), int(gguf.TokenType.CONTROL)
-    return ordinary + SPECIALS, [normal] * len(ordinary) + [control] * len(SPECIALS)
+    kinds = [gguf.TokenType.NORMAL] * len(ordinary) + [gguf.TokenType.CONTROL] * len(SPECIALS)
+    kinds += [gguf.TokenType.UNUSED] * n_padding
+    padding = [f"[PAD{i}]" for i in range(n_padding)]
+    return ordinary + SPECIALS + padding, [int(kind) for kind in kinds]
 
 
 def token_id(text: str) -> int:
@@ -44,7 +80,11 @@ def token_id(text: str) -> int:
 
 
 def write_tiny_model(
-    path: Path, architecture: str = "llama", seed: int = 0, extra: Mapping[str, float | str] | None = None
+    path: Path,
+    architecture: str = "llama",
+    seed: int = 0,
+    extra: Mapping[str, float | str] | None = None,
+    shape: TinyShape = TinyShape(),
 ) -> Path:
     """Writes a model that generates varied nonsense.
 
@@ -53,28 +93,33 @@ def write_tiny_model(
         architecture: ``llama`` or ``qwen3``.
         seed: of the weights.
         extra: further metadata, floats or strings.
+        shape: sizes and scales.
     """
     writer = gguf.GGUFWriter(path, architecture)
-    _add_settings(writer)
-    _add_tokenizer(writer)
+    _add_settings(writer, shape)
+    add_tokenizer(writer, shape.n_padding)
     for key, value in (extra or {}).items():
         add = writer.add_string if isinstance(value, str) else writer.add_float32
         add(key, value)
-    for name, weights in _weights(architecture, np.random.default_rng(seed)).items():
+    for name, weights in tiny_weights(architecture, seed, shape).items():
         writer.add_tensor(name, weights)
+    finish_file(writer)
+    return path
+
+
+def finish_file(writer: gguf.GGUFWriter) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
 
 
-def _add_settings(writer: gguf.GGUFWriter) -> None:
+def _add_settings(writer: gguf.GGUFWriter, shape: TinyShape) -> None:
     writer.add_name("tiny")
-    writer.add_block_count(N_LAYER)
+    writer.add_block_count(shape.n_layer)
     writer.add_context_length(N_CTX)
-    writer.add_embedding_length(N_EMBD)
-    writer.add_feed_forward_length(N_FF)
+    writer.add_embedding_length(shape.n_embd)
+    writer.add_feed_forward_length(shape.n_ff)
     writer.add_head_count(N_HEAD)
     writer.add_head_count_kv(N_HEAD_KV)
     writer.add_key_length(N_HEAD_DIM)
@@ -84,8 +129,9 @@ def _add_settings(writer: gguf.GGUFWriter) -> None:
     writer.add_layer_norm_rms_eps(1e-5)
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter) -> None:
-    tokens, types = vocabulary()
+def add_tokenizer(writer: gguf.GGUFWriter, n_padding: int = 0) -> None:
+    """Adds the vocabulary of tiny models, and what goes with it."""
+    tokens, types = vocabulary(n_padding)
     writer.add_vocab_size(len(tokens))
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
@@ -98,33 +144,41 @@ def _add_tokenizer(writer: gguf.GGUFWriter) -> None:
     writer.add_chat_template(CHAT_TEMPLATE)
 
 
-def _weights(architecture: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def tiny_weights(architecture: str, seed: int = 0, shape: TinyShape = TinyShape()) -> Weights:
+    """Tensors by name, as they stand in the file of a tiny model."""
+    rng = np.random.default_rng(seed)
     n_q, n_kv = N_HEAD * N_HEAD_DIM, N_HEAD_KV * N_HEAD_DIM
-    n_vocab = len(vocabulary()[0])
+    n_named = len(vocabulary()[0])
+    n_rows = n_named + shape.n_padding + shape.n_nameless
 
-    def linear(n_in: int, n_out: int, gain: float = 1.0) -> np.ndarray:
+    def linear(n_in: int, n_out: int, gain: float = 1.0) -> NDArray[np.float32]:
         return (gain * rng.standard_normal((n_out, n_in)) / np.sqrt(n_in)).astype(np.float32)
 
-    def norm(n: int) -> np.ndarray:
+    def norm(n: int) -> NDArray[np.float32]:
         return (1 + 0.1 * rng.standard_normal(n)).astype(np.float32)
 
     weights = {
-        "token_embd.weight": linear(N_EMBD, n_vocab, gain=8.0),
-        "output_norm.weight": norm(N_EMBD),
-        # Sharp enough that the likeliest token is clear of rounding errors.
-        "output.weight": linear(N_EMBD, n_vocab, gain=3.0),
+        "token_embd.weight": linear(shape.n_embd, n_rows, gain=8.0),
+        "output_norm.weight": norm(shape.n_embd),
+        "output.weight": linear(shape.n_embd, n_rows, gain=shape.head_gain),
     }
-    for il in range(N_LAYER):
+    rows = weights["token_embd.weight"][:n_named]
+    called = np.roll(rows / np.linalg.norm(rows, axis=1, keepdims=True), 1, axis=0)
+    weights["output.weight"][:n_named] += np.float32(shape.succession) * called
+    weights["output.weight"][n_named:] *= shape.padding_gain
+    if shape.tied:
+        del weights["output.weight"]
+    for il in range(shape.n_layer):
         layer = {
-            "attn_norm.weight": norm(N_EMBD),
-            "attn_q.weight": linear(N_EMBD, n_q),
-            "attn_k.weight": linear(N_EMBD, n_kv),
-            "attn_v.weight": linear(N_EMBD, n_kv),
-            "attn_output.weight": linear(n_q, N_EMBD),
-            "ffn_norm.weight": norm(N_EMBD),
-            "ffn_gate.weight": linear(N_EMBD, N_FF),
-            "ffn_up.weight": linear(N_EMBD, N_FF),
-            "ffn_down.weight": linear(N_FF, N_EMBD),
+            "attn_norm.weight": norm(shape.n_embd),
+            "attn_q.weight": linear(shape.n_embd, n_q),
+            "attn_k.weight": linear(shape.n_embd, n_kv),
+            "attn_v.weight": linear(shape.n_embd, n_kv),
+            "attn_output.weight": linear(n_q, shape.n_embd, gain=shape.layer_gain),
+            "ffn_norm.weight": norm(shape.n_embd),
+            "ffn_gate.weight": linear(shape.n_embd, shape.n_ff),
+            "ffn_up.weight": linear(shape.n_embd, shape.n_ff),
+            "ffn_down.weight": linear(shape.n_ff, shape.n_embd, gain=shape.layer_gain),
         }
         if architecture == "qwen3":
             layer |= {"attn_q_norm.weight": norm(N_HEAD_DIM), "attn_k_norm.weight": norm(N_HEAD_DIM)}

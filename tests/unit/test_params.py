@@ -36,7 +36,7 @@ def test_flags_and_environment_names_are_unique() -> None:
     names = [option.env for option in both if option.env]
     assert len(set(flags)) == len(flags)
     assert len(set(names)) == len(names)
-    assert all(name.startswith("LLAMA_ARG_") for name in names)
+    assert all(name.startswith(("LLAMA_ARG_", "DSPARK_ARG_")) for name in names)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -1,0 +1,190 @@
+"""A sequence on a model, with a drafter or without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydspark._native.core import check, ffi, lib, watched
+from pydspark._native.gguf import memory_report, session_params
+from pydspark._native.model import Draft, Model
+from pydspark.params import DEFAULT_DRAFT_MAX, DRAFT_SAMPLING, ModelParams, SamplingParams
+from pydspark.records import Finish, MemoryReport, Progress, Request, Stats, Step
+
+_MAX_TOPS = 20
+
+
+class Session:
+    """One sequence on a model, with a drafter or without.
+
+    One thread at a time may use it; ``cancel`` may be called from any.
+
+    Raises:
+        OutOfMemoryError: the cache does not fit.
+    """
+
+    def __init__(self, model: Model, params: ModelParams, draft: Draft | None = None) -> None:
+        out = ffi.new("pds_session **")
+        error = ffi.new("pds_error *")
+        drafter = ffi.NULL if draft is None else draft._handle
+        check(lib.pds_session_new(model._handle, drafter, session_params(params), out, error), error)
+        self._handle = ffi.gc(out[0], lib.pds_session_free)
+        self._model = model
+        self._draft = draft
+        self._step = ffi.new("pds_step *")
+        self._wants_logprobs = False
+        self._n_tops = 0
+
+    def close(self) -> None:
+        """Frees the cache."""
+        ffi.release(self._handle)
+
+    def memory(self) -> MemoryReport:
+        """Memory that the model and this session take."""
+        report = ffi.new("pds_memory_report *")
+        lib.pds_session_memory(self._handle, report)
+        return memory_report(report)
+
+    def start(self, request: Request, progress: Progress | None = None) -> None:
+        """Evaluates the prompt.
+
+        Raises:
+            ContextFullError: the prompt does not fit.
+            Cancelled: ``cancel`` or ``progress`` stopped it; the session can start again.
+        """
+        error = ffi.new("pds_error *")
+        record, _kept_alive = _request(request)
+        self._wants_logprobs = request.sampling.logprobs
+        self._n_tops = request.sampling.top_logprobs if self._wants_logprobs else 0
+        with watched(progress):
+            rc = lib.pds_session_start(self._handle, record, lib.pds_python_progress, ffi.NULL, error)
+        check(rc, error)
+
+    def step(self) -> Step:
+        """Runs one round.
+
+        Raises:
+            Cancelled: ``cancel`` stopped it.
+        """
+        error = ffi.new("pds_error *")
+        out = self._step
+        check(lib.pds_session_step(self._handle, out, error), error)
+        n = out.n_tokens
+        return Step(
+            tokens=tuple(out.tokens[0:n]),
+            finish=Finish(out.finish),
+            stop_id=out.stop_id if out.stop_id >= 0 else None,
+            logprobs=tuple(out.logprob[0:n]) if self._wants_logprobs else (),
+            tops=tuple(self._tops(i) for i in range(n)) if self._n_tops else (),
+        )
+
+    def _tops(self, i: int) -> tuple[tuple[int, float], ...]:
+        at = slice(i * _MAX_TOPS, i * _MAX_TOPS + self._n_tops)
+        pairs = zip(self._step.top_ids[at], self._step.top_logprob[at], strict=True)
+        return tuple((token, logprob) for token, logprob in pairs if token >= 0)
+
+    def stats(self) -> Stats:
+        """Counts and times of the running or last generation."""
+        out = ffi.new("pds_stats *")
+        lib.pds_session_stats(self._handle, out)
+        values = {name: getattr(out, name) for name in Stats.__dataclass_fields__}
+        used = max((i + 1 for i, count in enumerate(out.drafted_at) if count), default=0)
+        for name in ("drafted_at", "accepted_at"):
+            values[name] = tuple(values[name][0:used])
+        return Stats(**values)
+
+    def cancel(self) -> None:
+        """From any thread: the ``start`` or ``step`` that is running ends soon with Cancelled."""
+        lib.pds_session_cancel(self._handle)
+
+    def cut(self, n: int) -> None:
+        """Keeps at most the first n tokens of the sequence and ends the request."""
+        lib.pds_session_cut(self._handle, n)
+
+    def reset(self) -> None:
+        """Forgets the sequence."""
+        lib.pds_session_reset(self._handle)
+
+    @property
+    def n_past(self) -> int:
+        """Tokens whose state is held."""
+        return int(lib.pds_session_n_past(self._handle))
+
+    def inspect(self, tokens: Sequence[int], names: Sequence[str], sizes: Sequence[int]) -> list[list[float]]:
+        """Appends tokens as one batch and returns tensors of the graph by name. For tests and tools.
+
+        Args:
+            tokens: ids to append.
+            names: tensors, such as ``"l_out-2"`` or ``"result_output"``.
+            sizes: elements of each.
+        """
+        error = ffi.new("pds_error *")
+        taps = _Taps(names, sizes)
+        check(lib.pds_session_inspect(self._handle, list(tokens), len(tokens), *taps.arguments, error), error)
+        return taps.values()
+
+    def inspect_draft(
+        self, anchor: int, n: int, names: Sequence[str] = (), sizes: Sequence[int] = ()
+    ) -> tuple[list[int], list[list[float]]]:
+        """Drafts the n likeliest tokens after an anchor, and returns them with tensors of the graph by name.
+
+        The sequence is not changed. For tests and tools.
+        """
+        error = ffi.new("pds_error *")
+        taps = _Taps(names, sizes)
+        ids = ffi.new("int32_t[]", max(n, 1))
+        check(lib.pds_session_inspect_draft(self._handle, anchor, n, ids, *taps.arguments, error), error)
+        return list(ids[0:n]), taps.values()
+
+    def measure(self, n_tokens: int, n_repeats: int = 1) -> list[float]:
+        """Milliseconds of a batch of ``n_tokens`` with logits for every row, once per repeat. For benchmarks.
+
+        The tokens are forgotten afterwards. The first batch of a size also builds its graph.
+        """
+        error = ffi.new("pds_error *")
+        ms = ffi.new("double[]", n_repeats)
+        check(lib.pds_session_measure(self._handle, n_tokens, n_repeats, ms, error), error)
+        return list(ms)
+
+
+class _Taps:
+    """Room for named tensors that the core copies out."""
+
+    def __init__(self, names: Sequence[str], sizes: Sequence[int]) -> None:
+        self._sizes = list(sizes)
+        self._texts = [ffi.new("char[]", name.encode()) for name in names]
+        self._outs = [ffi.new("float[]", size) for size in sizes]
+        self.arguments = (self._texts, len(self._texts), self._outs, self._sizes)
+
+    def values(self) -> list[list[float]]:
+        return [ffi.unpack(out, size) for out, size in zip(self._outs, self._sizes, strict=True)]
+
+
+def _request(request: Request) -> tuple[Any, list[Any]]:
+    """The core's record of a request, and the arrays that it points to."""
+    sampling = request.sampling
+    bias: Mapping[int, float] = request.bias or {}
+    arrays = [
+        ffi.new("int32_t[]", list(request.tokens)),
+        ffi.new("int32_t[]", list(request.stop_ids)),
+        ffi.new("int32_t[]", list(bias)),
+        ffi.new("float[]", list(bias.values())),
+    ]
+    names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty")
+    values = {name: getattr(sampling, name) for name in (*names, "repeat_last_n", "top_logprobs")}
+    values |= dict(zip(("tokens", "stop_ids", "bias_ids", "bias_values"), arrays, strict=True))
+    values |= {"n_tokens": len(request.tokens), "n_stop_ids": len(request.stop_ids), "n_bias": len(bias)}
+    values["n_predict"] = -1 if sampling.max_tokens is None else sampling.max_tokens
+    values |= {"seed": request.seed, "reuse_prefix": int(request.reuse_prefix), "logprobs": int(sampling.logprobs)}
+    values["n_draft_max"] = _n_draft_max(sampling)
+    values["draft_conf_min"] = sampling.draft_conf_min
+    values["draft_sampling"] = DRAFT_SAMPLING[sampling.draft_sampling]
+    values["block_verify"] = int(sampling.draft_accept == "block")
+    return ffi.new("pds_request *", values), arrays
+
+
+def _n_draft_max(sampling: SamplingParams) -> int:
+    """-1 stands for the whole block: right when the drafter's confidence decides how much of it is verified."""
+    if sampling.n_draft_max is None:
+        return -1 if sampling.draft_conf_min > 0 else DEFAULT_DRAFT_MAX
+    return sampling.n_draft_max

@@ -1,0 +1,105 @@
+"""What a caller wants of a drafter, what it allows, and whether it helps."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pydspark.errors import ArgumentError
+from pydspark.params import SamplingParams
+from pydspark.records import DraftInfo, Stats
+
+log = logging.getLogger("pydspark")
+
+DRAFTING = ("n_draft_max", "draft_conf_min", "draft_sampling", "draft_accept")
+"""The fields of ``SamplingParams`` about drafting."""
+_SPECULATIVE_KEYS = {"n_max": "n_draft_max", "conf_min": "draft_conf_min"}
+_FLOOR = 0.05  # accepted share of the drafted tokens below which a pair is probably wrong
+_ENOUGH = 64  # drafted tokens that show it
+
+
+def drafting_options(speculative: bool | Mapping[str, Any] | None, call: Mapping[str, Any]) -> dict[str, Any]:
+    """The drafting fields of ``SamplingParams`` that one call gives.
+
+    Args:
+        speculative: False = no drafting; a mapping gives ``n_max`` and ``conf_min``, other names of ``n_draft_max`` and
+            ``draft_conf_min``; True and None give nothing.
+        call: fields of ``DRAFTING`` that the caller gave; None = not given.
+
+    Raises:
+        ArgumentError: ``speculative`` is something else, or says a thing a second time.
+    """
+    given = {name: value for name, value in call.items() if value is not None}
+    if speculative is False:
+        wanted: dict[str, Any] = {"n_draft_max": 0}
+    elif isinstance(speculative, Mapping):
+        wanted = {_speculative_field(key): value for key, value in speculative.items() if value is not None}
+    elif speculative is None or speculative is True:
+        wanted = {}
+    else:
+        raise ArgumentError(f"speculative must be True, False or a mapping of n_max and conf_min, not {speculative!r}")
+    if twice := given.keys() & wanted.keys():
+        raise ArgumentError(f"{' and '.join(sorted(twice))} is given twice: by its name and by speculative")
+    return {**given, **wanted}
+
+
+def _speculative_field(key: Any) -> str:
+    if key not in _SPECULATIVE_KEYS:
+        raise ArgumentError(f"speculative has no {key!r}; it takes {' and '.join(_SPECULATIVE_KEYS)}")
+    return _SPECULATIVE_KEYS[key]
+
+
+class Drafting:
+    """A drafter at work.
+
+    Args:
+        info: what its file holds.
+        path: the file, for messages.
+        spec_type: the kind that it should be, or ``"auto"``.
+
+    Attributes:
+        info: what its file holds.
+        path: the file.
+
+    Raises:
+        ArgumentError: it is of another kind.
+    """
+
+    def __init__(self, info: DraftInfo, path: str, spec_type: str) -> None:
+        if spec_type not in ("auto", info.kind):
+            raise ArgumentError(f"spec_type is {spec_type!r}, but {path} is a drafter of the kind {info.kind!r}")
+        self.info = info
+        self.path = path
+        self._clamped: set[int] = set()  # numbers of drafts that have been said to be too many
+        self._n_drafted = 0
+        self._n_accepted = 0
+        self._has_warned = False
+
+    def check(self, params: SamplingParams) -> None:
+        """Checks what a generation wants of the drafter. Too many tokens per round are clamped, which is logged once.
+
+        Raises:
+            ArgumentError: a confidence is asked for that the drafter does not tell.
+        """
+        if params.draft_conf_min > 0 and params.n_draft_max != 0 and not self.info.has_confidence:
+            raise ArgumentError(
+                f"draft_conf_min is {params.draft_conf_min:g}, but the drafter {self.path} has no confidence head; "
+                "leave it at 0"
+            )
+        wanted, most = params.n_draft_max or 0, self.info.n_slots
+        if wanted > most and wanted not in self._clamped:
+            self._clamped.add(wanted)
+            log.warning("n_draft_max is %d, but this drafter proposes at most %d tokens; %d it is", wanted, most, most)
+
+    def note(self, stats: Stats) -> None:
+        """Takes in the counts of a generation. Warns once when hardly any draft has been accepted so far."""
+        self._n_drafted += stats.draft_n
+        self._n_accepted += stats.draft_n_accepted
+        if self._n_drafted >= _ENOUGH and self._n_accepted < _FLOOR * self._n_drafted and not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "of %d drafted tokens only %d were accepted: %s was probably not trained for this model, and drafting "
+                "costs time; pydspark info --pair compares the two",
+                self._n_drafted, self._n_accepted, self.path,
+            )  # fmt: skip

@@ -1,0 +1,123 @@
+"""Runs a target with a drafter, or without, on the compiled core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from running import Array
+from tiny.pairs import Pair
+
+from pydspark._native import Draft, Gguf, Model, Session
+from pydspark.params import ModelParams, SamplingParams
+from pydspark.records import Finish, Progress, Request, Stats, Step
+
+F32_CACHES = {"type_k": "f32", "type_v": "f32", "type_k_draft": "f32", "type_v_draft": "f32"}
+
+MakePair = Callable[..., Pair]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything that a generation gave."""
+
+    tokens: list[int]
+    finish: Finish
+    stop_id: int | None
+    logprobs: list[float]
+    tops: list[tuple[tuple[int, float], ...]]
+    steps: list[Step]
+    stats: Stats
+
+
+class Speculating:
+    """A target with one session, on one thread unless told otherwise. Greedy unless told otherwise.
+
+    Args:
+        target: a GGUF file.
+        draft: its drafter, or None for plain decoding.
+        params: fields of ``ModelParams``.
+    """
+
+    def __init__(self, target: Path, draft: Path | None = None, **params: object) -> None:
+        settings = ModelParams(**{"n_ctx": 512, "n_threads": 1, "n_threads_batch": 1, **params})
+        gguf = Gguf(target)
+        model = Model(gguf, settings)
+        drafter = None if draft is None else Draft(Gguf(draft), model, settings)
+        self.info = gguf.describe()
+        self.session = Session(model, settings, drafter)
+
+    def request(
+        self,
+        prompt: Sequence[int],
+        *,
+        stop_ids: Sequence[int] = (),
+        bias: Mapping[int, float] | None = None,
+        reuse_prefix: bool = False,
+        seed: int = 7,
+        **sampling: object,
+    ) -> Request:
+        """A request with fields of ``SamplingParams``; nothing is cut off from the distribution by default."""
+        settings = SamplingParams(
+            **{"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "max_tokens": 24, **sampling}
+        )
+        return Request(prompt, settings, seed, tuple(stop_ids), bias, reuse_prefix)
+
+    def generate(
+        self,
+        prompt: Sequence[int],
+        *,
+        on_step: Callable[[int], None] = lambda n_tokens: None,
+        progress: Progress | None = None,
+        **options: object,
+    ) -> Answer:
+        """Generates to the end.
+
+        Args:
+            prompt: token ids.
+            on_step: told the tokens emitted so far, after every step.
+            progress: for the prompt.
+            options: of ``request``.
+        """
+        self.session.start(self.request(prompt, **options), progress)
+        steps: list[Step] = []
+        while not steps or steps[-1].finish is Finish.NONE:
+            steps.append(self.session.step())
+            on_step(sum(len(step.tokens) for step in steps))
+        return Answer(
+            tokens=[token for step in steps for token in step.tokens],
+            finish=steps[-1].finish,
+            stop_id=steps[-1].stop_id,
+            logprobs=[value for step in steps for value in step.logprobs],
+            tops=[top for step in steps for top in step.tops],
+            steps=steps,
+            stats=self.session.stats(),
+        )
+
+    def hold(self, ids: Sequence[int]) -> None:
+        """Makes ``ids`` the whole sequence."""
+        self.session.start(self.request(ids))
+
+    def read(self, ids: Sequence[int], *names: str) -> list[Array]:
+        """Appends tokens as one batch. Returns the named tensors, one row per token."""
+        widths = [self.info.n_vocab_rows if name == "result_output" else self.info.n_embd for name in names]
+        values = self.session.inspect(ids, names, [width * len(ids) for width in widths])
+        return [
+            np.array(value, np.float32).reshape(len(ids), width) for value, width in zip(values, widths, strict=True)
+        ]
+
+    def block_hidden(self, anchor: int, n: int = 1) -> Array:
+        """Hidden states of the first n slots of a drafter's block: [n, n_embd]. Nothing of it is kept."""
+        (values,) = self.session.inspect_draft(anchor, n, ["draft_hidden"], [n * self.info.n_embd])[1]
+        return np.array(values, np.float32).reshape(n, self.info.n_embd)
+
+    def next_logits(self, token: int) -> Array:
+        """Logits behind what is held and ``token``, which is appended: [n_vocab_rows]."""
+        return self.read([token], "result_output")[0][0]
+
+
+def speculating(pair: Pair, **params: object) -> Speculating:
+    """A pair with one session; ``params`` are fields of ``ModelParams``."""
+    return Speculating(pair.target_path, pair.draft_path, **params)
