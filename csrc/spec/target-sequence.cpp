@@ -35,7 +35,7 @@ void check_cache_type(const char * name, int32_t type) {
     case GGML_TYPE_Q4_0:
         return;
     default:
-        throw error(PDS_ERR_ARGUMENT, format("%s: ggml type %d cannot hold the cache_; use one of f32, f16, bf16, "
+        throw error(PDS_ERR_ARGUMENT, format("%s: ggml type %d cannot hold the cache; use one of f32, f16, bf16, "
                                              "q8_0, q5_1, q5_0, q4_1, q4_0",
                                              name, type));
     }
