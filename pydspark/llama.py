@@ -88,7 +88,7 @@ class Llama(LoadedModel):
         logits_all: bool = False,
         embedding: bool = False,
         offload_kqv: bool = True,
-        flash_attn: bool = False,
+        flash_attn: bool = True,
         op_offload: bool | None = None,
         swa_full: bool | None = None,
         no_perf: bool = False,

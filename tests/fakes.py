@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pydspark.params import SamplingParams
 from pydspark.records import Finish, Progress, Request, Stats, Step
 
 
 class FakeSession:
-    """Emits ready-made token ids, some per step, and notes what it was asked."""
+    """Emits ready-made token ids, some per step, and notes what it was asked.
 
-    def __init__(self, tokens: Sequence[int], per_step: int = 1, finish: Finish = Finish.STOP_ID) -> None:
+    With ``drafts`` a step counts as a round whose tokens were drafted, but for the last one; a stop id takes the place
+    of that one.
+    """
+
+    def __init__(
+        self, tokens: Sequence[int], per_step: int = 1, finish: Finish = Finish.STOP_ID, drafts: bool = False
+    ) -> None:
         self.tokens = list(tokens)
         self.per_step = per_step
         self.finish = finish
+        self.drafts = drafts
         self.started: list[Request] = []
         self.n_steps = 0
+        self.cuts: list[int] = []
 
     def start(self, request: Request, progress: Progress | None = None) -> None:
         self.started.append(request)
@@ -35,9 +44,28 @@ class FakeSession:
             tops=tuple(((token, -0.5), (token + 1, float("-inf"))) for token in tokens),
         )
 
+    def cut(self, n: int) -> None:
+        self.cuts.append(n)
+
     def stats(self) -> Stats:
         n = len(self.started[-1].tokens)
-        return Stats(n - 1, 1, 4.0, self.n_steps * self.per_step, 8.0, 1.0, self.n_steps)
+        begins = range(0, self.n_steps * self.per_step, self.per_step)
+        counts = [len(self.tokens[begin : begin + self.per_step]) for begin in begins]
+        plain = Stats(n - 1, 1, 4.0, sum(counts), 8.0, 1.0, self.n_steps)
+        if not self.drafts:
+            return plain
+        ended_by_id = self.finish is Finish.STOP_ID and sum(counts) == len(self.tokens)
+        accepted = [count - 1 for count in counts[:-1]] + [counts[-1] - (not ended_by_id)]
+        return replace(
+            plain,
+            draft_rounds=self.n_steps,
+            draft_n=self.n_steps * self.per_step,
+            draft_n_accepted=sum(accepted),
+            draft_ms=2.0,
+            verify_ms=5.0,
+            drafted_at=(self.n_steps,) * self.per_step,
+            accepted_at=tuple(sum(i < count for count in accepted) for i in range(self.per_step)),
+        )
 
 
 class ByteDecoder:

@@ -49,6 +49,8 @@ FROM_PRETRAINED: dict[str, Any] = {
     "local_dir_use_symlinks": "auto", "cache_dir": None,
 }  # fmt: skip
 
+DRAFTING = {"n_draft_max", "draft_conf_min", "draft_sampling", "draft_accept"}
+
 # Method, its parameters there, other defaults here (with the reason), parameters that only exist here.
 METHODS: list[tuple[str, dict[str, Any], dict[str, Any], set[str]]] = [
     (
@@ -59,16 +61,18 @@ METHODS: list[tuple[str, dict[str, Any], dict[str, Any], set[str]]] = [
             "n_gpu_layers": -1,  # a GPU that is there is used
             "n_ctx": 8192,  # 512 cuts most chats
             "verbose": False,  # a library is quiet
+            "flash_attn": True,  # the faster form
         },
-        {"model", "draft", "repack", "progress"},
+        {"model", "draft", "repack", "progress", "spec_type", "verify", "type_k_draft", "type_v_draft", *DRAFTING},
     ),
-    ("create_completion", COMPLETION, {"stop": ()}, set()),  # a default that cannot be changed by accident
-    ("__call__", COMPLETION, {"stop": ()}, set()),
-    ("create_chat_completion", CHAT, {"stop": ()}, {"chat_template_kwargs"}),
+    # a default that cannot be changed by accident
+    ("create_completion", COMPLETION, {"stop": ()}, {"speculative", *DRAFTING}),
+    ("__call__", COMPLETION, {"stop": ()}, {"speculative", *DRAFTING}),
+    ("create_chat_completion", CHAT, {"stop": ()}, {"chat_template_kwargs", "speculative", *DRAFTING}),
     ("generate", GENERATE, {}, {"temperature"}),
     ("tokenize", {"text": REQUIRED, "add_bos": True, "special": False}, {}, set()),
     ("detokenize", {"tokens": REQUIRED, "prev_tokens": None, "special": False}, {}, set()),
-    ("from_pretrained", FROM_PRETRAINED, {"filename": None}, {"kwargs"}),
+    ("from_pretrained", FROM_PRETRAINED, {"filename": None}, {"draft_repo_id", "draft_filename", "kwargs"}),
     ("set_seed", {"seed": REQUIRED}, {}, set()),
     ("reset", {}, {}, set()),
     ("close", {}, {}, set()),
@@ -105,18 +109,11 @@ def test_unknown_keyword_of_the_constructor() -> None:
         ("tensor_split", [0.5, 0.5]),
         ("rope_freq_base", 1e6),
         ("chat_format", "llama-2"),
-        ("draft", "d.gguf"),
-        ("draft_model", object()),
     ],
 )
 def test_known_keyword_that_asks_for_something_is_refused(name: str, value: Any) -> None:
     with pytest.raises(UnsupportedError, match=name):
         Llama("x.gguf", **{name: value})
-
-
-def test_drafting_is_said_to_be_missing() -> None:
-    with pytest.raises(UnsupportedError, match="drafting is not available in this version"):
-        Llama("x.gguf", draft="d.gguf")
 
 
 def test_exactly_one_name_for_the_file() -> None:

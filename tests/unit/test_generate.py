@@ -108,3 +108,40 @@ def test_usage_and_seed_are_reported() -> None:
     end = done(run("abc", prompt=(5, 6, 7, 8)))
     assert (end.usage.prompt_tokens, end.usage.completion_tokens, end.usage.cached_tokens) == (4, 3, 1)
     assert end.seed == 7
+
+
+# ---- rounds of several tokens ----
+
+
+@pytest.mark.parametrize("per_step", [1, 2, 3, 4, 5, 8])
+def test_after_a_stop_string_the_session_holds_what_plain_decoding_would(per_step: int) -> None:
+    session = FakeSession(b"one two three", per_step, drafts=True)
+    events = list(generate(session, request(prompt=(1, 2, 3)), ByteDecoder(), OneStop("o t")))
+    n_tokens = len("one two t")
+    assert session.cuts == [3 + n_tokens - 1]
+    assert done(events).usage.completion_tokens == done(events).stats.predicted_n == n_tokens
+
+
+@pytest.mark.parametrize("finish", [Finish.STOP_ID, Finish.LENGTH])
+@pytest.mark.parametrize("n_kept", [1, 2, 3, 4])
+def test_only_drafts_before_the_end_of_a_stop_string_count_as_accepted(n_kept: int, finish: Finish) -> None:
+    # one round of four tokens, in which a stop string ends with token n_kept
+    session = FakeSession(b"abcd", 4, finish, drafts=True)
+    stats = done(list(generate(session, request(), ByteDecoder(), OneStop("abcd"[n_kept - 1])))).stats
+    n_accepted = min(n_kept, 4 if finish is Finish.STOP_ID else 3)
+    assert (stats.predicted_n, stats.draft_n_accepted) == (n_kept, n_accepted)
+    assert stats.accepted_at == tuple(int(i < n_accepted) for i in range(4))
+    assert stats.draft_n == 4
+
+
+def test_earlier_rounds_keep_their_counts() -> None:
+    session = FakeSession(b"abcdefgh", 4, drafts=True)
+    stats = done(list(generate(session, request(), ByteDecoder(), OneStop("f")))).stats
+    assert (stats.predicted_n, stats.draft_n_accepted, stats.accepted_at) == (6, 5, (2, 2, 1, 0))
+
+
+@pytest.mark.parametrize("finish", [Finish.STOP_ID, Finish.LENGTH, Finish.CONTEXT])
+def test_an_answer_without_a_stop_string_is_not_cut(finish: Finish) -> None:
+    session = FakeSession(b"abcdef", 4, finish, drafts=True)
+    stats = done(list(generate(session, request(), ByteDecoder(), OneStop("x")))).stats
+    assert (session.cuts, stats) == ([], session.stats())

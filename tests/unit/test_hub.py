@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pydspark import hub
-from pydspark.errors import ModelFileError
+from pydspark.errors import ArgumentError, ModelFileError
 
 OFFLINE = {"HF_HUB_OFFLINE": "1"}
 
@@ -131,6 +131,55 @@ def test_without_the_library_the_command_to_type_is_named(env: dict[str, str], m
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ModelFileError, match=r"Run: hf download user/model .*pydspark\[hub\]"):
         hub.resolve("user/model", {**env, "HF_HUB_OFFLINE": "0"})
+
+
+# ---- drafters ----
+
+
+@pytest.mark.parametrize(
+    ("names", "quant", "chosen"),
+    [
+        (["m-Q4_K_M.gguf", "dspark-m-BF16.gguf"], None, "dspark-m-BF16.gguf"),
+        (["m-Q4_K_M.gguf", "dflash-m-BF16.gguf"], None, "dflash-m-BF16.gguf"),
+        (["m-Q8_0.gguf", "dspark-m-BF16.gguf", "dspark-m-Q8_0.gguf"], None, "dspark-m-Q8_0.gguf"),
+        (["m-Q8_0.gguf", "dspark-m-BF16.gguf", "dspark-m-Q8_0.gguf"], "bf16", "dspark-m-BF16.gguf"),
+        (["a/m-Q8_0.gguf", "b/dspark-m-F16.gguf", "a/dspark-m-F16.gguf"], None, "a/dspark-m-F16.gguf"),
+        (["a/m-Q8_0.gguf", "b/c/dspark-x.gguf", "dspark-y.gguf"], None, "dspark-y.gguf"),
+        (["m-Q8_0.gguf", "mtp-m-Q8_0.gguf"], None, None),
+    ],
+)
+def test_choice_of_a_drafter(names: list[str], quant: str | None, chosen: str | None) -> None:
+    assert hub.choose_draft(names, quant) == chosen
+
+
+def test_drafter_of_a_repo(cache: Path, env: dict[str, str]) -> None:
+    both = add_repo(cache, "user/both", ["m-Q8_0.gguf", "dspark-m-BF16.gguf", "dspark-m-Q8_0.gguf"])
+    alone = add_repo(cache, "user/alone", ["draft-BF16.gguf", "draft-Q8_0.gguf"])
+    assert hub.resolve_draft("user/both", "m.gguf", env=env) == both / "dspark-m-Q8_0.gguf"
+    assert hub.resolve_draft("user/both:bf16", "m.gguf", env=env) == both / "dspark-m-BF16.gguf"
+    assert hub.resolve_draft("user/alone:BF16", "m.gguf", env=env) == alone / "draft-BF16.gguf"
+    with pytest.raises(ModelFileError, match="Q5_0"):
+        hub.resolve_draft("user/both:Q5_0", "m.gguf", env=env)
+
+
+def test_drafter_beside_the_model_is_taken_when_its_kind_is_asked_for(cache: Path, env: dict[str, str]) -> None:
+    snapshot = add_repo(cache, "user/model", ["m-Q8_0.gguf", "dspark-m-BF16.gguf"])
+    add_repo(cache, "user/plain", ["m-Q8_0.gguf"])
+    assert hub.resolve_draft(None, "user/model:Q8_0", "draft-dspark", env) == snapshot / "dspark-m-BF16.gguf"
+    assert hub.resolve_draft(None, "user/model:Q8_0", "auto", env) is None
+    with pytest.raises(ModelFileError, match=r"no '\*dspark-\*\.gguf' of user/plain"):
+        hub.resolve_draft(None, "user/plain", "draft-dspark", env)
+
+
+def test_file_of_a_drafter(tmp_path: Path) -> None:
+    path = tmp_path / "d.gguf"
+    path.write_bytes(b"")
+    assert hub.resolve_draft(path, "m.gguf") == path
+    assert hub.resolve_draft(path, "m.gguf", "none") is None
+    with pytest.raises(ModelFileError, match="no-such.gguf does not exist"):
+        hub.resolve_draft("no-such.gguf", path)
+    with pytest.raises(ArgumentError, match="'draft-dspark'.*d.gguf is no repo.*draft="):
+        hub.resolve_draft(None, path, "draft-dspark")
 
 
 class FakeLibrary:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pydspark.compat import compatible
 from pydspark.errors import ArgumentError, UnsupportedError
 from pydspark.params import (
     DefaultFloat,
@@ -15,7 +16,6 @@ from pydspark.params import (
     ModelParams,
     SamplingParams,
     check_token_ids,
-    compatible,
     model_sampling,
     nearest,
     options,

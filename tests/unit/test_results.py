@@ -10,7 +10,7 @@ import pytest
 from fakes import ByteDecoder, FakeSession, OneStop, request
 
 from pydspark import results
-from pydspark.generate import Event, generate
+from pydspark.generate import Done, Event, Usage, generate
 from pydspark.records import Stats
 
 TIMINGS = [
@@ -102,6 +102,45 @@ def test_timings_are_finite_for_few_tokens(n: int) -> None:
     timings = results.timings(Stats(n, 0, 0.0, n, 0.0, 0.0, n), seed=3)
     assert list(timings) == TIMINGS
     assert all(math.isfinite(value) for value in timings.values())
+
+
+DRAFTED = Stats(
+    5, 0, 1.0, 9, 8.0, 0.5, 4,
+    draft_rounds=3, draft_n=8, draft_n_accepted=6, draft_ms=2.0, verify_ms=5.0, drafted_at=(3, 3, 2),
+    accepted_at=(3, 2, 1),
+)  # fmt: skip
+
+
+def test_timings_tell_of_drafting_only_if_the_drafter_ran() -> None:
+    timings = results.timings(DRAFTED, seed=3)
+    assert {key: value for key, value in timings.items() if key not in TIMINGS} == {
+        "draft_n": 8,
+        "draft_n_accepted": 6,
+        "draft_rounds": 3,
+        "accept_len": 3.0,
+        "accept_rate": 0.75,
+        "drafted_at": [3, 3, 2],
+        "draft_n_accepted_at": [3, 2, 1],
+        "draft_ms": 2.0,
+        "verify_ms": 5.0,
+        "host_ms": 0.5,
+    }
+    assert set(timings) - set(results.timings(Stats(5, 0, 1.0, 9, 8.0, 0.5, 9), seed=3)) == timings.keys() - TIMINGS
+
+
+@pytest.mark.parametrize(
+    ("counts", "accept_len"),
+    [(DRAFTED, 3.0), (Stats(5, 0, 1.0, 0, 0.0, 0.0, 0), 1.0), (Stats(1, 0, 0, 3, 9, 0, 3), 1.0)],
+)
+def test_stats_have_the_same_names_with_and_without_drafts(counts: Stats, accept_len: float) -> None:
+    done = Done("length", None, None, Usage(5, counts.predicted_n, 0), counts, 3)
+    stats = results.stats(done)
+    names = "n_rounds n_drafted n_accepted accept_rate accept_len accepted_at drafted_at"
+    times = "prompt_ms decode_ms draft_ms verify_ms host_ms"
+    assert set(f"{names} {times}".split()) <= stats.keys()
+    found = stats["n_drafted"], stats["n_accepted"], stats["accept_len"]
+    assert found == (counts.draft_n, counts.draft_n_accepted, accept_len)
+    json.dumps(stats, allow_nan=False)
 
 
 def test_results_are_valid_json() -> None:
