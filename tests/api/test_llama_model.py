@@ -77,6 +77,19 @@ def test_number_of_threads_is_found_when_not_given(
     assert asked
 
 
+def test_threads_are_told_and_too_many_are_warned_of(
+    tiny_llama_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pydspark._native.session.usable_cpus", lambda: 2)
+    for threads, warnings in (((1, 2), 0), ((3, 1), 1), ((1, 3), 1)):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "pydspark"):
+            Llama(tiny_llama_path, n_ctx=64, n_threads=threads[0], n_threads_batch=threads[1]).close()
+        told = [record.getMessage() for record in caplog.records if "threads" in record.getMessage()]
+        assert told[0] == f"threads: {threads[0]} for answers, {threads[1]} for prompts"
+        assert [message.startswith("3 threads are too many") for message in told[1:]] == [True] * warnings
+
+
 def test_other_architecture(tiny_qwen3_path: Path) -> None:
     with Llama(tiny_qwen3_path, n_ctx=64, n_threads=1) as llama:
         assert llama.metadata["general.architecture"] == "qwen3"
