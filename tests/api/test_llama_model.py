@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,26 @@ def test_missing_file(tmp_path: Path) -> None:
 def test_layers_for_a_gpu_are_no_error_without_one(tiny_llama_path: Path) -> None:
     with Llama(tiny_llama_path, n_ctx=64, n_threads=1, n_gpu_layers=99) as llama:
         assert llama("hello", max_tokens=1)["usage"]["completion_tokens"] <= 1
+
+
+LOCK_WITHOUT_PERMISSION = """
+import ctypes, logging, resource, sys
+from pydspark import Llama
+logging.basicConfig(format="%(levelname)s %(message)s")
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+nothing = (ctypes.c_uint32 * 6)()  # not even the superuser may lock without its capabilities
+assert ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), nothing) == 0
+with Llama(sys.argv[1], n_ctx=64, n_threads=1, use_mlock=True) as llama:
+    print(llama("hello", max_tokens=1)["usage"]["completion_tokens"])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="takes permissions from a process as on Linux")
+def test_memory_that_cannot_be_locked_is_a_warning(tiny_llama_path: Path) -> None:
+    command = [sys.executable, "-c", LOCK_WITHOUT_PERMISSION, str(tiny_llama_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "1\n")
+    assert ended.stderr.count("WARNING") == 1 and "could not be locked in memory (see 'ulimit -l')" in ended.stderr
 
 
 def test_verbose_shows_the_log(tiny_llama_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
