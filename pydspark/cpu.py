@@ -20,9 +20,20 @@ def default_threads(allowed: Collection[int] | None = None, root: Path = _ROOT) 
         root: folder that holds ``proc`` and ``sys``.
     """
     cpus = _allowed_cpus() if allowed is None else set(allowed)
-    cores = len({_core_of(cpu, root) for cpu in cpus})
+    return _within_quota(len({_core_of(cpu, root) for cpu in cpus}), root)
+
+
+def usable_cpus(allowed: Collection[int] | None = None, root: Path = _ROOT) -> int:
+    """CPUs that this process may use, second threads of a core included, cut down to its quota; at least 1.
+
+    The arguments are those of ``default_threads``.
+    """
+    return _within_quota(len(_allowed_cpus() if allowed is None else set(allowed)), root)
+
+
+def _within_quota(n_cpus: int, root: Path) -> int:
     quota = cpu_quota(root)
-    return max(1, cores if quota is None else min(cores, int(quota)))
+    return max(1, n_cpus if quota is None else min(n_cpus, int(quota)))
 
 
 def _allowed_cpus() -> set[int]:

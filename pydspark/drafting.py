@@ -15,8 +15,10 @@ log = logging.getLogger("pydspark")
 DRAFTING = ("n_draft_max", "draft_conf_min", "draft_sampling", "draft_accept")
 """The fields of ``SamplingParams`` about drafting."""
 _SPECULATIVE_KEYS = {"n_max": "n_draft_max", "conf_min": "draft_conf_min"}
-_FLOOR = 0.05  # accepted share of the drafted tokens below which a pair is probably wrong
-_ENOUGH = 64  # drafted tokens that show it
+# A drafter of another model is hardly ever right about the first token of a block. The later ones say little: a weak
+# drafter that fits gets few of them.
+_FLOOR = 0.05  # accepted share of first tokens below which a pair is probably wrong
+_ENOUGH = 64  # first tokens that show it
 
 
 def drafting_options(speculative: bool | Mapping[str, Any] | None, call: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,8 +74,8 @@ class Drafting:
         self.info = info
         self.path = path
         self._clamped: set[int] = set()  # numbers of drafts that have been said to be too many
-        self._n_drafted = 0
-        self._n_accepted = 0
+        self._n_first = 0
+        self._n_first_accepted = 0
         self._has_warned = False
 
     def check(self, params: SamplingParams) -> None:
@@ -94,12 +96,13 @@ class Drafting:
 
     def note(self, stats: Stats) -> None:
         """Takes in the counts of a generation. Warns once when hardly any draft has been accepted so far."""
-        self._n_drafted += stats.draft_n
-        self._n_accepted += stats.draft_n_accepted
-        if self._n_drafted >= _ENOUGH and self._n_accepted < _FLOOR * self._n_drafted and not self._has_warned:
+        self._n_first += sum(stats.drafted_at[:1])
+        self._n_first_accepted += sum(stats.accepted_at[:1])
+        is_low = self._n_first >= _ENOUGH and self._n_first_accepted < _FLOOR * self._n_first
+        if is_low and not self._has_warned:
             self._has_warned = True
             log.warning(
-                "of %d drafted tokens only %d were accepted: %s was probably not trained for this model, and drafting "
-                "costs time; pydspark info --pair compares the two",
-                self._n_drafted, self._n_accepted, self.path,
+                "of %d drafts only %d had a first token that was accepted: %s was probably not trained for this model, "
+                "and drafting costs time; pydspark info --pair compares the two",
+                self._n_first, self._n_first_accepted, self.path,
             )  # fmt: skip

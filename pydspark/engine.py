@@ -27,7 +27,7 @@ from pydspark.prompts import Prompts
 from pydspark.records import MemoryReport, Progress, Request
 from pydspark.text.detokenizer import Detokenizer
 from pydspark.text.stop import StopMatcher
-from pydspark.turns import Turn, Turns
+from pydspark.turns import Turn, Turns, quiet_at_exit, watch_exit
 
 _PLAIN_STEPS = 3  # an odd number, so that the median is one of them
 
@@ -99,6 +99,7 @@ class Engine:
         self._turns = Turns(parts.cancel)
         # Runs when this object is dropped, and at interpreter exit before modules are taken apart.
         weakref.finalize(self, _close, self._turns, parts)
+        watch_exit()
         try:
             for key, value in (overrides or {}).items():
                 parts.gguf.override(key, value)
@@ -178,7 +179,7 @@ class Engine:
         )
 
     def _run(self, request: Request, progress: Progress | None) -> Iterator[Event]:
-        with self._turns.turn() as turn:
+        with quiet_at_exit(), self._turns.turn() as turn:
             decoder = Detokenizer(self.prompts.tokenizer)
             events = generate(self._session(), request, decoder, StopMatcher(request.sampling.stop), progress)
             n_read = 0
@@ -237,7 +238,8 @@ class Engine:
 
     def check_open(self) -> None:
         """Raises ClosedError after ``close``."""
-        self._turns.check_open()
+        with quiet_at_exit():
+            self._turns.check_open()
 
     def close(self) -> None:
         """Stops a running generation and frees everything. May be called more than once, from any thread."""

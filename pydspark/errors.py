@@ -47,7 +47,15 @@ class ModelFileError(PydsparkError, OSError):
 
 
 class PairingError(PydsparkError):
-    """Target and drafter do not belong together; the message lists every mismatch."""
+    """Target and drafter do not belong together; the message lists every mismatch in a line of its own."""
+
+    _BULLET = "  - "
+
+    @property
+    def mismatches(self) -> list[str]:
+        """What does not fit."""
+        lines = str(self).splitlines()
+        return [line.removeprefix(self._BULLET) for line in lines if line.startswith(self._BULLET)]
 
 
 class UnsupportedError(PydsparkError, NotImplementedError):

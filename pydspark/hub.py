@@ -63,7 +63,9 @@ def resolve_draft(
         role = Role.DRAFTER if draft is not None else Role.SIDECAR
         return resolve_repo(found["repo"], found["quant"], role=role, env=env)
     if draft is None:
-        raise ArgumentError(f"spec_type is {spec_type!r}, but {found} is no repo to find a drafter in: give draft=")
+        raise ArgumentError(
+            f"spec_type is {spec_type!r}, but no drafter is named, and {found} is no repo to find it in"
+        )
     return found
 
 

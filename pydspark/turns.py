@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,29 @@ from pydspark.errors import Cancelled, ClosedError
 
 IDLE_LIMIT_S = 60.0
 _POLL_S = 0.05
+
+
+_leaving = threading.Event()  # the interpreter is about to exit
+
+
+def watch_exit() -> None:
+    """Notices from now on that the interpreter exits, before what was registered earlier runs at its exit."""
+    atexit.unregister(_leaving.set)
+    atexit.register(_leaving.set)
+
+
+@contextmanager
+def quiet_at_exit() -> Iterator[None]:
+    """Around what raises ClosedError: a daemon thread that is cut off by the interpreter's exit waits for its end.
+
+    Models are closed at exit, and a thread that has done nothing wrong would print an error.
+    """
+    try:
+        yield
+    except ClosedError:
+        if _leaving.is_set() and threading.current_thread().daemon:
+            threading.Event().wait()
+        raise
 
 
 class Turn:

@@ -58,6 +58,13 @@ std::vector<device> find_devices() {
     return found;
 }
 
+// ggml can turn every type that is meant for weights into F32. Of the others, integers, F64 and the types of
+// intermediate values (Q8_1, Q8_K), the CPU says that it supports them, and ends the process when it has to compute
+// with them.
+bool is_weight_type(ggml_type type) {
+    return type == GGML_TYPE_F32 || ggml_get_type_traits(type)->to_float != nullptr;
+}
+
 } // namespace
 
 void ggml_start() {
@@ -125,6 +132,9 @@ std::vector<ggml_backend_buffer_type_t> extra_buffer_types(const device & device
 
 bool device_supports(const device & device, ggml_backend_buffer_type_t buffer_type, weight_use use, ggml_type type,
                      const int64_t (&ne)[4]) {
+    if (!is_weight_type(type)) {
+        return false;
+    }
     const ggml_init_params params = { 8 * ggml_tensor_overhead(), nullptr, true };
     ggml_context_ptr       ctx(ggml_init(params));
     ggml_tensor *          weight = ggml_new_tensor(ctx.get(), type, 4, ne);

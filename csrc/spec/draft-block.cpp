@@ -56,11 +56,10 @@ draft_block::draft_block(const draft_model & model, target_sequence & sequence)
     : model_(model), sequence_(sequence), banned_(banned_rows(model)) {
 }
 
-void draft_block::report(pds_memory_report & out) const {
+void draft_block::report(pds_memory_report & out) {
     const int32_t     n_kv = sequence_.draft_cache().visible_rows(sequence_.n_ctx() + model_.hparams.block_size);
-    row_drawer *      none = nullptr;
     const block_graph block =
-        model_.build(n_kv, n_slots(), *none, sequence_.draft_cache(), sequence_.block_attention());
+        model_.build(n_kv, n_slots(), *this, sequence_.draft_cache(), sequence_.block_attention());
     const auto sizes = graph_runner::measure(sequence_.running(), *block.context);
     for (size_t i = 0; i < sizes.size(); i++) {
         const std::string name = ggml_backend_dev_name(ggml_backend_get_device(sequence_.running().all()[i]));

@@ -18,7 +18,7 @@ class draft_block : private row_drawer {
     draft_block(const draft_model & model, target_sequence & sequence);
 
     // Adds graphs as they will be. Before the sequence's allocate() only.
-    void report(pds_memory_report & out) const;
+    void report(pds_memory_report & out);
 
     // The settings of a request. Penalties stay out of the draft: any distribution is legal as long as it is known.
     void start(draft_rule rule, const sampling_params & params, uint64_t seed);

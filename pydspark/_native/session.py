@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydspark._native.core import check, ffi, lib, watched
 from pydspark._native.gguf import memory_report, session_params
 from pydspark._native.model import Draft, Model
+from pydspark.cpu import usable_cpus
 from pydspark.params import DEFAULT_DRAFT_MAX, DRAFT_SAMPLING, ModelParams, SamplingParams
 from pydspark.records import Finish, MemoryReport, Progress, Request, Stats, Step
+
+log = logging.getLogger("pydspark")
 
 _MAX_TOPS = 20
 
@@ -27,7 +31,9 @@ class Session:
         out = ffi.new("pds_session **")
         error = ffi.new("pds_error *")
         drafter = ffi.NULL if draft is None else draft._handle
-        check(lib.pds_session_new(model._handle, drafter, session_params(params), out, error), error)
+        settings = session_params(params)
+        check(lib.pds_session_new(model._handle, drafter, settings, out, error), error)
+        _tell_threads(settings.n_threads, settings.n_threads_batch)
         self._handle = ffi.gc(out[0], lib.pds_session_free)
         self._model = model
         self._draft = draft
@@ -158,6 +164,17 @@ class _Taps:
 
     def values(self) -> list[list[float]]:
         return [ffi.unpack(out, size) for out, size in zip(self._outs, self._sizes, strict=True)]
+
+
+def _tell_threads(n_threads: int, n_threads_batch: int) -> None:
+    log.info("threads: %d for answers, %d for prompts", n_threads, n_threads_batch)
+    most, n_cpus = max(n_threads, n_threads_batch), usable_cpus()
+    if most > n_cpus:
+        log.warning(
+            "%d threads are too many for the CPUs that this process may use (%d): they take turns there, which "
+            "can be many times slower; without n_threads a good number is chosen",
+            most, n_cpus,
+        )  # fmt: skip
 
 
 def _request(request: Request) -> tuple[Any, list[Any]]:

@@ -75,19 +75,20 @@ def model_facts(path: Path, params: ModelParams) -> dict[str, Any]:
             "name": metadata.get("general.name"),
             "files": [{"path": file, "size": Path(file).stat().st_size} for file in gguf.files],
             "gguf_version": gguf.version,
-            **_tensor_facts(gguf),
+            **tensor_facts(gguf),
             "architecture": metadata.get("general.architecture"),
             "shape": _shape(gguf, problems),
             "vocabulary": _vocabulary(metadata, problems),
             "sampling": model_sampling(metadata),
-            "memory": _memory(gguf, params, problems),
+            "memory": memory_facts(gguf, params, problems),
             "unsupported": list(dict.fromkeys(problems)),
         }
     finally:
         gguf.close()
 
 
-def _tensor_facts(gguf: Gguf) -> dict[str, Any]:
+def tensor_facts(gguf: Gguf) -> dict[str, Any]:
+    """How many tensors there are, and how many bytes of each type."""
     tensors = gguf.tensors()
     counts = Counter(tensor.type_name for tensor in tensors)
     sizes = {name: sum(t.n_bytes for t in tensors if t.type_name == name) for name in counts}
@@ -128,9 +129,12 @@ def _token(vocab: Vocab, id: int) -> dict[str, Any]:
     return {"id": id, "text": vocab.tokens[id]}
 
 
-def _memory(gguf: Gguf, params: ModelParams, problems: list[str]) -> dict[str, Any] | None:
+def memory_facts(
+    gguf: Gguf, params: ModelParams, problems: list[str], draft: Gguf | None = None
+) -> dict[str, Any] | None:
+    """What running a model takes, with a drafter or without; None after adding to ``problems`` why it cannot."""
     try:
-        return asdict(gguf.memory_plan(params))
+        return asdict(gguf.memory_plan(params, draft))
     except UnsupportedError as error:
         problems.append(str(error))
     except OutOfMemoryError as error:

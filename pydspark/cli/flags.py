@@ -165,16 +165,23 @@ _MODEL_FLAGS, _SAMPLING_FLAGS = table_flags(ModelParams), table_flags(SamplingPa
 
 
 def _is_drafting(flag: Flag) -> bool:
-    return "draft" in flag.dest or flag.dest == "verify"
+    return "draft" in flag.dest or flag.dest in ("spec_type", "verify")
 
 
-_DRAFTING = [
+_DRAFTER = [
     Flag(
-        "draft", ("-md", "--model-draft", "--spec-draft-model"), "a GGUF file of a DSpark drafter for the model",
+        "draft", ("-md", "--model-draft", "--spec-draft-model"),
+        "a drafter made for the model: a GGUF file, or user/repo[:quant]",
         metavar="MODEL", env="LLAMA_ARG_SPEC_DRAFT_MODEL",
     ),
-    *filter(_is_drafting, _MODEL_FLAGS + _SAMPLING_FLAGS),
+    Flag(
+        "draft_repo", ("-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"),
+        "user/repo[:quant], of which the file dspark-*.gguf is taken", metavar="REPO",
+        env="LLAMA_ARG_SPEC_DRAFT_HF_REPO",
+    ),
+    *filter(_is_drafting, _MODEL_FLAGS),
 ]  # fmt: skip
+_DRAFTING = [*_DRAFTER, *filter(_is_drafting, _SAMPLING_FLAGS)]
 _SAMPLING = [flag for flag in _SAMPLING_FLAGS if not _is_drafting(flag)]
 _RUNNING = [flag for flag in _MODEL_FLAGS if not _is_drafting(flag)]
 
@@ -195,19 +202,26 @@ RUN = Command(
         "pydspark run -m model.gguf -cnv -sys 'Answer in one sentence.'",
         "pydspark run -m user/repo:Q4_K_M -f letter.txt -n 200 --temp 0",
         "git diff | pydspark run -m model.gguf -sys 'Write a commit message.' > message.txt",
+        "pydspark run -m model.gguf -md drafter.gguf 'Count to twenty.' --spec-draft-conf-min 0.4",
         "pydspark run -m base.gguf --raw 'Once upon a time' --json",
     ),
 )
 
 INFO = Command(
     name="info",
-    summary="show what is installed, or what is in a model file and the memory it needs",
-    usage="pydspark info [-m MODEL | --demo] [flags]",
-    groups={"Model": _MODEL, "Context, memory and speed": _RUNNING, "Output": _OUTPUT},
+    summary="show what is installed, what is in a model file, or whether a drafter fits it",
+    usage="pydspark info [-m MODEL [-md MODEL] | --demo] [flags]",
+    groups={
+        "Model": _MODEL,
+        "Drafter": [Flag("pair", ("--pair",), "show the drafter, and whether it fits, without the model"), *_DRAFTER],
+        "Context, memory and speed": _RUNNING,
+        "Output": _OUTPUT,
+    },
     examples=(
         "pydspark info",
         "pydspark info --demo",
         "pydspark info -m model.gguf -c 32768 -ctk q8_0 -ctv q8_0",
+        "pydspark info --pair -m model.gguf -md drafter.gguf",
         "pydspark info -m model.gguf --json",
     ),
 )
@@ -245,8 +259,11 @@ COMMANDS = {command.name: command for command in (RUN, INFO, QUANTIZE)}
 
 # Flags that users of llama.cpp may type, with what to do instead.
 UNSUPPORTED = {
-    **dict.fromkeys(("-hfd", "--hf-repo-draft"), "name the drafter with -md"),
     **dict.fromkeys(("--draft", "--draft-n", "--draft-max"), "use --spec-draft-n-max"),
+    **dict.fromkeys(("--draft-min", "--draft-n-min", "--spec-draft-n-min"), "a round drafts as few tokens as it likes"),
+    **dict.fromkeys(("--spec-sched", "--spec-draft-schedule"), "use --spec-draft-conf-min"),
+    **dict.fromkeys(("-ngld", "--gpu-layers-draft", "-devd", "--device-draft"), "the drafter is where the model is"),
+    **dict.fromkeys(("-td", "--threads-draft", "-tbd", "--threads-batch-draft"), "the drafter runs with -t and -tb"),
     **dict.fromkeys(("-no-cnv", "--no-conversation"), "one answer is the default; --raw leaves the chat template out"),
     **dict.fromkeys(("--grammar", "--grammar-file", "-j", "--json-schema"), "structured output is not available"),
     **dict.fromkeys(("--lora", "--lora-scaled"), "adapters are not available; merge them into the model file"),

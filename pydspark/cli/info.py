@@ -1,15 +1,17 @@
-"""``pydspark info``: what is installed, or what is in a model file and the memory it needs."""
+"""``pydspark info``: what is installed, what is in a model file and the memory it needs, and how a drafter fits it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydspark.cli.args import Arguments
 from pydspark.cli.facts import model_facts, system_facts
-from pydspark.cli.model import hub_environment, model_path
-from pydspark.cli.report import Report, bytes_text, count_text
+from pydspark.cli.model import find_pair
+from pydspark.cli.pair import pair_facts, report_pair
+from pydspark.cli.report import Report, bytes_text
+from pydspark.cli.sections import report_memory, report_weights
 from pydspark.cli.terminal import Output, Terminal
 from pydspark.errors import ArgumentError
 from pydspark.params import ModelParams
@@ -28,27 +30,35 @@ _SPECIAL_NOTES = {
 def info(arguments: Arguments, terminal: Terminal, output: Output, width: int) -> int:
     """Runs the command and returns the exit status.
 
+    The status is 1 for a drafter that cannot be used with the model.
+
     Raises:
-        ArgumentError: a prompt, or more than one model, is given.
-        ModelFileError: the model file is missing or damaged.
+        ArgumentError: a prompt, or more than one model, is given, or a drafter is missing.
+        ModelFileError: a file is missing or damaged.
     """
     if arguments.positionals:
         raise ArgumentError(f"info takes no prompt; a model file goes after -m: -m {arguments.positionals[0]}")
     params = ModelParams(**arguments.of(ModelParams))
-    path = model_path(arguments, hub_environment(arguments))
+    files = find_pair(arguments)
+    if arguments.get("pair") and (files is None or files.draft is None):
+        raise ArgumentError("--pair needs a model and a drafter: -m FILE -md FILE")
     system = system_facts(params)
-    model = None if path is None else model_facts(path, params)
+    model = None if files is None else model_facts(files.target, params)
+    pair = None if files is None or files.draft is None else pair_facts(files.target, files.draft, params)
+    status = 0 if pair is None or pair["fits"] else 1
     if arguments.get("json"):
-        facts = {"system": system, "model": model}
+        facts = {"system": system, "model": model, "pair": pair}
         output.write(json.dumps(facts, ensure_ascii=False, indent=2) + "\n")
-        return 0
+        return status
     report = Report(width, terminal if output.is_terminal else None)
     if model is None:
         _report_system(report, system)
-    else:
+    elif not arguments.get("pair"):
         _report_model(report, model)
+    if pair is not None:
+        report_pair(report, pair)
     output.write_styled(report.text())
-    return 0
+    return status
 
 
 def _report_system(report: Report, facts: Mapping[str, Any]) -> None:
@@ -76,12 +86,12 @@ def _report_model(report: Report, facts: Mapping[str, Any]) -> None:
     report.row("architecture", facts["architecture"] or "not named", "the kind of network")
     if facts["shape"] is not None:
         _report_shape(report, facts["shape"])
-    _report_weights(report, facts["tensor_types"])
+    report_weights(report, facts["tensor_types"])
     if facts["vocabulary"] is not None:
         _report_vocabulary(report, facts["vocabulary"])
     _report_sampling(report, facts["sampling"])
     if facts["memory"] is not None:
-        _report_memory(report, facts["memory"])
+        report_memory(report, facts["memory"])
     for problem in facts["unsupported"]:
         report.title("pydspark cannot run this model")
         report.row("reason", problem)
@@ -103,12 +113,6 @@ def _report_shape(report: Report, shape: Mapping[str, Any]) -> None:
     report.row("attention heads", f"{shape['n_head']}", "parts that look back at the text")
     report.row("key/value heads", f"{shape['n_head_kv']}", "fewer need less memory for context")
     report.row("embedding", f"{shape['n_embd']}", "numbers that stand for one token")
-
-
-def _report_weights(report: Report, types: Sequence[Mapping[str, Any]]) -> None:
-    report.title("Weights, by how their numbers are stored (q4 = in 4 bits each, f16 = in 16)")
-    for used in types:
-        report.row(used["type"], bytes_text(used["size"]), f"in {count_text(used['tensors'], 'table')}")
 
 
 def _report_vocabulary(report: Report, vocabulary: Mapping[str, Any]) -> None:
@@ -134,22 +138,6 @@ def _report_sampling(report: Report, sampling: Mapping[str, Any]) -> None:
         report.row(name.replace("_", " "), f"{value:g}", "recommended by the model file")
     if not sampling:
         report.row("recommended", "nothing", "so the defaults of pydspark run hold")
-
-
-def _report_memory(report: Report, memory: Mapping[str, Any]) -> None:
-    report.title(f"Memory for a context of {memory['n_ctx']:,} tokens (-c)")
-    for line in memory["lines"]:
-        needed = sum(line[part] for part in ("weights", "kv", "compute"))
-        mapped = f"of it {bytes_text(line['mapped'])} stay in the file" if line["mapped"] else ""
-        fits = needed - line["mapped"] <= line["free"]
-        report.row(
-            line["device"],
-            f"{bytes_text(needed)} needed, {bytes_text(line['free'])} free",
-            "" if fits else "too much: a smaller -c needs less",
-        )
-        report.row("  weights", bytes_text(line["weights"]), mapped)
-        report.row("  context", bytes_text(line["kv"]), "to remember earlier tokens")
-        report.row("  work space", bytes_text(line["compute"]), "for results in between")
 
 
 def _big(number: int) -> str:

@@ -14,6 +14,7 @@ from pydspark.engine import Engine
 from pydspark.errors import Cancelled
 from pydspark.generate import Done, Event, Text, Token
 from pydspark.params import SamplingParams
+from pydspark.records import Stats
 
 log = logging.getLogger("pydspark.cli")
 
@@ -112,6 +113,8 @@ def show_reply(
     else:
         log.info("seed %d", done.seed)
         terminal.say(summary(done, engine.n_ctx, params.max_tokens))
+        if done.stats.draft_rounds and not terminal.quiet:
+            terminal.say(draft_summary(done.stats, engine.plain_step_ms()))
     return Reply("".join(texts), done)
 
 
@@ -123,12 +126,30 @@ def summary(done: Done, n_ctx: int, max_tokens: int | None) -> str:
     answer = f"answer {usage.completion_tokens} tokens{_speed(stats.predicted_n, stats.predicted_ms)}"
     context = f"context {usage.prompt_tokens + usage.completion_tokens} of {n_ctx}"
     line = f"{prompt} | {answer} | {context}"
-    if stats.draft_n:
-        line += f" | drafts {stats.draft_n_accepted} of {stats.draft_n} accepted"
     if done.finish_reason == "length":
         limited = max_tokens is not None and usage.completion_tokens >= max_tokens >= 0
         line += f" | -n {max_tokens} reached" if limited else " | context full"
     return line
+
+
+def draft_summary(stats: Stats, plain_step_ms: float | None) -> str:
+    """What drafting brought, in one line.
+
+    Args:
+        stats: of a generation that drafted.
+        plain_step_ms: how long the model takes for one token alone; None = not known. The first token of an answer
+            takes no step of its own: it comes with the prompt.
+    """
+    shares = [accepted / n for accepted, n in zip(stats.accepted_at, stats.drafted_at, strict=True)]
+    by_position = " ".join(f"{share:.0%}" for share in shares) or "nothing was sure enough"
+    line = f"drafts: accept_len {stats.accept_len:.2f} | accepted by position {by_position}"
+    if not plain_step_ms or stats.predicted_n < 2 or stats.predicted_ms <= 0:
+        return line
+    plain_ms = (stats.predicted_n - 1) * plain_step_ms
+    speeds = (stats.predicted_n / ms * 1e3 for ms in (stats.predicted_ms, plain_ms))
+    drafted, plain = (f"{speed:.1f} t/s" for speed in speeds)
+    ratio = plain_ms / stats.predicted_ms
+    return f"{line} | {drafted}, plain about {plain} (from steps of one token timed just now): {ratio:.2f}x"
 
 
 def _speed(n: int, ms: float) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,19 @@ def test_number_of_threads_is_found_when_not_given(
     assert asked
 
 
+def test_threads_are_told_and_too_many_are_warned_of(
+    tiny_llama_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pydspark._native.session.usable_cpus", lambda: 2)
+    for threads, warnings in (((1, 2), 0), ((3, 1), 1), ((1, 3), 1)):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "pydspark"):
+            Llama(tiny_llama_path, n_ctx=64, n_threads=threads[0], n_threads_batch=threads[1]).close()
+        told = [record.getMessage() for record in caplog.records if "threads" in record.getMessage()]
+        assert told[0] == f"threads: {threads[0]} for answers, {threads[1]} for prompts"
+        assert [message.startswith("3 threads are too many") for message in told[1:]] == [True] * warnings
+
+
 def test_other_architecture(tiny_qwen3_path: Path) -> None:
     with Llama(tiny_qwen3_path, n_ctx=64, n_threads=1) as llama:
         assert llama.metadata["general.architecture"] == "qwen3"
@@ -113,6 +128,26 @@ def test_missing_file(tmp_path: Path) -> None:
 def test_layers_for_a_gpu_are_no_error_without_one(tiny_llama_path: Path) -> None:
     with Llama(tiny_llama_path, n_ctx=64, n_threads=1, n_gpu_layers=99) as llama:
         assert llama("hello", max_tokens=1)["usage"]["completion_tokens"] <= 1
+
+
+LOCK_WITHOUT_PERMISSION = """
+import ctypes, logging, resource, sys
+from pydspark import Llama
+logging.basicConfig(format="%(levelname)s %(message)s")
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+nothing = (ctypes.c_uint32 * 6)()  # not even the superuser may lock without its capabilities
+assert ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), nothing) == 0
+with Llama(sys.argv[1], n_ctx=64, n_threads=1, use_mlock=True) as llama:
+    print(llama("hello", max_tokens=1)["usage"]["completion_tokens"])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="takes permissions from a process as on Linux")
+def test_memory_that_cannot_be_locked_is_a_warning(tiny_llama_path: Path) -> None:
+    command = [sys.executable, "-c", LOCK_WITHOUT_PERMISSION, str(tiny_llama_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "1\n")
+    assert ended.stderr.count("WARNING") == 1 and "could not be locked in memory (see 'ulimit -l')" in ended.stderr
 
 
 def test_verbose_shows_the_log(tiny_llama_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

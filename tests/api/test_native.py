@@ -51,6 +51,14 @@ def long_session(file: Gguf) -> Iterator[Session]:
     session.close()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also where the test process was started to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def ask(n: int = 3, **sampling: object) -> Request:
     return Request(tokens=[65] * n, sampling=SamplingParams(temperature=0, **sampling), seed=1)
 
@@ -204,7 +212,9 @@ def test_error_in_progress_stops_the_prompt_and_comes_out(
     assert capfd.readouterr() == ("", "")
 
 
-def test_interrupt_stops_a_long_prompt(long_session: Session, capfd: pytest.CaptureFixture[str]) -> None:
+def test_interrupt_stops_a_long_prompt(
+    interruptible: None, long_session: Session, capfd: pytest.CaptureFixture[str]
+) -> None:
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):

@@ -83,7 +83,7 @@ def test_what_is_no_flag_is_positional() -> None:
         (["run", "--demo=perhaps"], ["--demo", "on or off", "perhaps"]),
         (["run", "--log-colors", "red"], ["--log-colors", "auto", "red"]),
         (["run", "--spec-draft-sampling", "maybe"], ["--spec-draft-sampling", "greedy", "maybe"]),
-        (["run", "-hfd", "a/b"], ["-hfd", "not supported", "-md"]),
+        (["run", "-ngld", "3"], ["-ngld", "not supported", "where the model is"]),
         (["run", "-no-cnv"], ["-no-cnv", "--raw"]),
         (["info", "--temp", "1"], ["--temp"]),
     ],

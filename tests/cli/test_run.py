@@ -154,7 +154,8 @@ def test_verbose_shows_log_lines(run: Run, tiny: list[str]) -> None:
     assert "seed 7\n" in run("run", *tiny, "-n", "1", "-s", "7", "-v", "hello").err
 
 
-def test_the_demo_model_answers(run: Run) -> None:
+def test_the_demo_model_answers(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DSPARK_HOME", str(tmp_path))
     ran = run("run", "--demo", "-t", "1", "-c", "64", "-n", "2", "--temp", "0", "--raw", "The capital of France is")
     assert (ran.status, ran.out) == (0, " Paris.\n")
 

@@ -18,6 +18,7 @@ from pydspark.records import Finish
 PROMPT = [40, 41, 45, 42, 200, 43, 7]
 # at most 32 rows: longer batches are not computed as single tokens are
 LONG_PROMPT = [(7 * i) % 256 for i in range(30)]
+MANY_TOKENS = 400  # time enough for another thread to cancel one of their steps
 
 
 def assert_same_state(one: Speculating, other: Speculating) -> None:
@@ -137,18 +138,20 @@ def test_reset_forgets_everything(make_pair: MakePair) -> None:
 
 
 @contextmanager
-def cancelling(session: Session) -> Iterator[threading.Event]:
-    """Another thread cancels whatever runs on a session, over and over, until the event is set."""
-    enough = threading.Event()
+def cancelling(session: Session) -> Iterator[None]:
+    """Meanwhile another thread cancels whatever runs on a session, over and over."""
+    begun, enough = threading.Event(), threading.Event()
 
     def cancel() -> None:
         while not enough.is_set():
             session.cancel()
+            begun.set()
 
     thread = threading.Thread(target=cancel)
     thread.start()
+    begun.wait()
     try:
-        yield enough
+        yield
     finally:
         enough.set()
         thread.join()
@@ -157,7 +160,7 @@ def cancelling(session: Session) -> Iterator[threading.Event]:
 def step_until_cancelled(target: Speculating, tokens: list[int]) -> None:
     """Steps, collecting tokens, until one step is cancelled."""
     with cancelling(target.session):
-        while len(tokens) < 100:
+        while len(tokens) < MANY_TOKENS:
             try:
                 tokens.extend(target.session.step().tokens)
             except Cancelled:
@@ -169,8 +172,8 @@ def step_until_cancelled(target: Speculating, tokens: list[int]) -> None:
 def test_a_cancelled_step_can_be_taken_again(make_pair: MakePair, n_draft_max: int) -> None:
     pair = make_pair(GOOD)
     target, plain = speculating(pair), speculating(pair)
-    wanted = plain.generate(PROMPT, n_draft_max=0, max_tokens=100).tokens
-    target.session.start(target.request(PROMPT, n_draft_max=n_draft_max, max_tokens=100))
+    wanted = plain.generate(PROMPT, n_draft_max=0, max_tokens=MANY_TOKENS).tokens
+    target.session.start(target.request(PROMPT, n_draft_max=n_draft_max, max_tokens=MANY_TOKENS))
     tokens: list[int] = []
     for _ in range(4):
         step_until_cancelled(target, tokens)
@@ -186,7 +189,7 @@ def test_a_cancelled_step_can_be_taken_again(make_pair: MakePair, n_draft_max: i
 def test_a_new_request_after_a_cancelled_step_continues_as_plain_decoding_would(make_pair: MakePair) -> None:
     pair = make_pair(GOOD)
     target, plain = speculating(pair), speculating(pair)
-    target.session.start(target.request(PROMPT, n_draft_max=8, max_tokens=100))
+    target.session.start(target.request(PROMPT, n_draft_max=8, max_tokens=MANY_TOKENS))
     tokens: list[int] = []
     step_until_cancelled(target, tokens)
     prompt = PROMPT + tokens + [9, 10]

@@ -41,6 +41,7 @@ class TinyShape:
 
     Attributes:
         n_layer: number of layers.
+        n_bytes: bytes that have a token. With fewer than 256 there are no merged tokens, and text cannot be encoded.
         n_embd, n_ff: widths of the residual stream and of the feed-forward part; the heads stay as small as ever.
         n_padding: padding tokens behind the named ones.
         n_nameless: rows of embedding and head behind all tokens.
@@ -53,6 +54,7 @@ class TinyShape:
     """
 
     n_layer: int = N_LAYER
+    n_bytes: int = 256
     n_embd: int = N_EMBD
     n_ff: int = N_FF
     n_padding: int = 0
@@ -65,9 +67,10 @@ class TinyShape:
     succession: float = 0.0
 
 
-def vocabulary(n_padding: int = 0) -> tuple[list[str], list[int]]:
-    """Texts and types of the tokens: bytes, merged pairs, specials, padding."""
-    ordinary = byte_alphabet() + [merge.replace(" ", "") for merge in MERGES]
+def vocabulary(n_padding: int = 0, n_bytes: int = 256) -> tuple[list[str], list[int]]:
+    """Texts and types of the tokens: bytes, merged pairs if there is every byte, specials, padding."""
+    merged = [merge.replace(" ", "") for merge in MERGES]
+    ordinary = byte_alphabet() + merged if n_bytes == 256 else byte_alphabet()[:n_bytes]
     kinds = [gguf.TokenType.NORMAL] * len(ordinary) + [gguf.TokenType.CONTROL] * len(SPECIALS)
     kinds += [gguf.TokenType.UNUSED] * n_padding
     padding = [f"[PAD{i}]" for i in range(n_padding)]
@@ -97,7 +100,7 @@ def write_tiny_model(
     """
     writer = gguf.GGUFWriter(path, architecture)
     _add_settings(writer, shape)
-    add_tokenizer(writer, shape.n_padding)
+    add_tokenizer(writer, shape.n_padding, shape.n_bytes)
     for key, value in (extra or {}).items():
         add = writer.add_string if isinstance(value, str) else writer.add_float32
         add(key, value)
@@ -129,17 +132,17 @@ def _add_settings(writer: gguf.GGUFWriter, shape: TinyShape) -> None:
     writer.add_layer_norm_rms_eps(1e-5)
 
 
-def add_tokenizer(writer: gguf.GGUFWriter, n_padding: int = 0) -> None:
+def add_tokenizer(writer: gguf.GGUFWriter, n_padding: int = 0, n_bytes: int = 256) -> None:
     """Adds the vocabulary of tiny models, and what goes with it."""
-    tokens, types = vocabulary(n_padding)
+    tokens, types = vocabulary(n_padding, n_bytes)
     writer.add_vocab_size(len(tokens))
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(tokens)
     writer.add_token_types(types)
-    writer.add_token_merges(MERGES)
-    writer.add_bos_token_id(token_id("<|im_start|>"))
-    writer.add_eos_token_id(token_id("<|im_end|>"))
+    writer.add_token_merges(MERGES if n_bytes == 256 else [])
+    writer.add_bos_token_id(tokens.index("<|im_start|>"))
+    writer.add_eos_token_id(tokens.index("<|im_end|>"))
     writer.add_add_bos_token(False)
     writer.add_chat_template(CHAT_TEMPLATE)
 
@@ -148,7 +151,7 @@ def tiny_weights(architecture: str, seed: int = 0, shape: TinyShape = TinyShape(
     """Tensors by name, as they stand in the file of a tiny model."""
     rng = np.random.default_rng(seed)
     n_q, n_kv = N_HEAD * N_HEAD_DIM, N_HEAD_KV * N_HEAD_DIM
-    n_named = len(vocabulary()[0])
+    n_named = len(vocabulary(n_bytes=shape.n_bytes)[0])
     n_rows = n_named + shape.n_padding + shape.n_nameless
 
     def linear(n_in: int, n_out: int, gain: float = 1.0) -> NDArray[np.float32]:

@@ -106,23 +106,26 @@ def write_pair(
     target_path = write_tiny_model(folder / "target.gguf", architecture, seed, extra, shape)
     target = tiny_weights(architecture, seed, shape)
     rng = np.random.default_rng([draft.seed, 2])
-    weights = draft_weights(draft, target, len(vocabulary(shape.n_padding)[0]), rng)
+    weights = draft_weights(draft, target, len(vocabulary(shape.n_padding, shape.n_bytes)[0]), rng)
     noise_row = rng.standard_normal(N_EMBD).astype(np.float32) if draft.noise_row else None
-    pair = Pair(target_path, folder / "draft.gguf", draft, len(vocabulary()[0]), target, weights, noise_row)
-    write_draft(pair, shape.n_padding)
+    pair = Pair(
+        target_path, folder / "draft.gguf", draft, len(vocabulary(n_bytes=shape.n_bytes)[0]), target, weights, noise_row
+    )
+    write_draft(pair, shape.n_padding, n_bytes=shape.n_bytes)
     return pair
 
 
-def write_draft(pair: Pair, n_padding: int, change: Mapping[str, object] | None = None) -> None:
+def write_draft(pair: Pair, n_padding: int, change: Mapping[str, object] | None = None, n_bytes: int = 256) -> None:
     """Writes the drafter's file.
 
     Args:
         pair: the arrays and settings to write.
         n_padding: padding tokens of the vocabulary to state.
         change: metadata to replace or add: booleans, integers, floats, strings or lists; None leaves a key out.
+        n_bytes: bytes of the vocabulary to state.
     """
     writer = gguf.GGUFWriter(pair.draft_path, "dflash")
-    add_tokenizer(writer, n_padding)
+    add_tokenizer(writer, n_padding, n_bytes)
     for key, value in {**_settings(pair), **(change or {})}.items():
         if value is not None:
             _add(writer, key, value)

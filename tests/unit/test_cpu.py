@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from pydspark.cpu import cpu_quota, default_threads
+from pydspark.cpu import cpu_quota, default_threads, usable_cpus
 
 
 def machine(root: Path, siblings: list[str], files: dict[str, str] | None = None) -> Path:
@@ -68,5 +69,21 @@ def test_quota_of_a_container_that_sees_its_group_as_the_top_one(tmp_path: Path)
     assert cpu_quota(machine(tmp_path, [], files)) == 1.0
 
 
+def test_second_threads_of_a_core_can_be_used(tmp_path: Path) -> None:
+    files = {"proc/self/cgroup": "0::/box", "sys/fs/cgroup/box/cpu.max": "250000 100000"}
+    assert usable_cpus(range(8), machine(tmp_path / "free", FOUR_CORES)) == 8
+    assert usable_cpus(range(8), machine(tmp_path / "limited", FOUR_CORES, files)) == 2
+
+
 def test_this_machine() -> None:
-    assert default_threads() >= 1
+    assert 1 <= default_threads() <= usable_cpus()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system cannot bind a process to CPUs")
+def test_process_bound_to_one_cpu() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert default_threads() == usable_cpus() == 1
+    finally:
+        os.sched_setaffinity(0, before)

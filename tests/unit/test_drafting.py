@@ -80,26 +80,32 @@ def test_more_drafts_than_a_block_has_are_said_once(caplog: pytest.LogCaptureFix
     ]
 
 
-def counts(draft_n: int, draft_n_accepted: int) -> Stats:
-    return Stats(5, 0, 1.0, 9, 8.0, 0.5, 4, draft_rounds=4, draft_n=draft_n, draft_n_accepted=draft_n_accepted)
+def counts(n_first: int, n_first_accepted: int) -> Stats:
+    """Of rounds that draft three tokens, of which only the first is accepted at times."""
+    return Stats(
+        5, 0, 1.0, 9, 8.0, 0.5, 4, draft_rounds=n_first, draft_n=3 * n_first, draft_n_accepted=n_first_accepted,
+        drafted_at=(n_first,) * 3, accepted_at=(n_first_accepted, 0, 0),
+    )  # fmt: skip
+
+
+NOTHING_DRAFTED = Stats(5, 0, 1.0, 9, 8.0, 0.5, 9)
 
 
 @pytest.mark.parametrize(
     ("answers", "n_warnings"),
     [
-        ([(63, 0)], 0),
-        ([(63, 0), (1, 0)], 1),
-        ([(60, 3), (60, 2), (600, 0)], 1),
-        ([(100, 5)], 0),
-        ([(100, 4)], 1),
-        ([(0, 0)], 0),
+        ([counts(63, 0)], 0),
+        ([counts(63, 0), NOTHING_DRAFTED, counts(1, 0)], 1),
+        ([counts(60, 3), counts(60, 2), counts(600, 0)], 1),
+        ([counts(100, 5)], 0),
+        ([counts(100, 4)], 1),
     ],
 )
 def test_a_pair_that_does_not_fit_is_warned_of_once(
-    answers: list[tuple[int, int]], n_warnings: int, caplog: pytest.LogCaptureFixture
+    answers: list[Stats], n_warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     noted = drafting()
-    for draft_n, draft_n_accepted in answers:
-        noted.note(counts(draft_n, draft_n_accepted))
+    for stats in answers:
+        noted.note(stats)
     assert len(caplog.records) == n_warnings
     assert all("d.gguf was probably not trained for this model" in record.getMessage() for record in caplog.records)

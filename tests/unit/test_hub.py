@@ -178,7 +178,7 @@ def test_file_of_a_drafter(tmp_path: Path) -> None:
     assert hub.resolve_draft(path, "m.gguf", "none") is None
     with pytest.raises(ModelFileError, match="no-such.gguf does not exist"):
         hub.resolve_draft("no-such.gguf", path)
-    with pytest.raises(ArgumentError, match="'draft-dspark'.*d.gguf is no repo.*draft="):
+    with pytest.raises(ArgumentError, match="'draft-dspark', but no drafter is named, and .*d.gguf is no repo"):
         hub.resolve_draft(None, path, "draft-dspark")
 
 
