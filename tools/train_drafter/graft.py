@@ -1,9 +1,9 @@
 """Gives layer 0 induction heads once the drafter has learned the basics: python graft.py DATA IN OUT
 
-Query = identity of the anchor token, key = identity of a context token (read from the lowest tap), value = what followed
-it, as far as the tapped features tell. All maps come from ridge regressions on cached features; training goes on from
-there. Gradient descent from scratch needs far longer to find this; with it, copying (code, JSON, lists) starts to work in
-minutes.
+Query = identity of the anchor token, key = identity of a context token (read from the lowest tap), value = what
+followed it, as far as the tapped features tell. All maps come from ridge regressions on cached features; training
+goes on from there. Gradient descent from scratch needs far longer to find this; with it, copying (code, JSON,
+lists) starts to work in minutes.
 """
 
 import os
