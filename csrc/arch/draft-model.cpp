@@ -108,10 +108,9 @@ void draft_model::load(progress & progress) {
 }
 
 std::vector<kv_layer_shape> draft_model::kv_shapes() const {
-    const int64_t               n_embd_kv = int64_t(hparams.n_head_kv) * hparams.head_dim;
     std::vector<kv_layer_shape> shapes;
     for (int32_t il = 0; il < hparams.n_layer; il++) {
-        shapes.push_back({ &placed_.device_of(il), n_embd_kv, n_embd_kv });
+        shapes.push_back({ &placed_.device_of(il), hparams.n_head_kv, hparams.head_dim, hparams.head_dim });
     }
     return shapes;
 }

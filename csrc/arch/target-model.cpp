@@ -47,8 +47,8 @@ pds_model_info target_model::describe() const {
 std::vector<kv_layer_shape> target_model::kv_shapes() const {
     std::vector<kv_layer_shape> shapes;
     for (int32_t il = 0; il < hparams.n_layer; il++) {
-        const int64_t n_head_kv = hparams.n_head_kv[static_cast<size_t>(il)];
-        shapes.push_back({ &placed_.device_of(il), n_head_kv * hparams.head_dim_k, n_head_kv * hparams.head_dim_v });
+        const int32_t n_head_kv = hparams.n_head_kv[static_cast<size_t>(il)];
+        shapes.push_back({ &placed_.device_of(il), n_head_kv, hparams.head_dim_k, hparams.head_dim_v });
     }
     return shapes;
 }

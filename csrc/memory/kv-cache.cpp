@@ -14,22 +14,23 @@ int64_t round_up(int64_t n) {
     return (n + step - 1) / step * step;
 }
 
-void check_type(ggml_type type, int64_t n_embd, const char * which) {
-    PDS_REQUIRE(n_embd % ggml_blck_size(type) == 0, PDS_ERR_ARGUMENT,
-                "type_%s: %s works in blocks of %lld, but a cache row has %lld values; use f16", which,
-                ggml_type_name(type), static_cast<long long>(ggml_blck_size(type)), static_cast<long long>(n_embd));
+// Attention reads single heads, so each must begin with a block.
+void check_type(const char * name, ggml_type type, int64_t head_dim) {
+    PDS_REQUIRE(head_dim % ggml_blck_size(type) == 0, PDS_ERR_ARGUMENT,
+                "%s: %s works in blocks of %lld, but this model's heads have %lld values; use f16", name,
+                ggml_type_name(type), static_cast<long long>(ggml_blck_size(type)), static_cast<long long>(head_dim));
 }
 
 } // namespace
 
-kv_cache::kv_cache(const std::vector<kv_layer_shape> & shapes, int32_t n_ctx, ggml_type type_k, ggml_type type_v) {
+kv_cache::kv_cache(const std::vector<kv_layer_shape> & shapes, int32_t n_ctx, const kv_types & types) {
     const int64_t n_rows = round_up(n_ctx);
     for (const kv_layer_shape & shape : shapes) {
-        check_type(type_k, shape.n_embd_k, "k");
-        check_type(type_v, shape.n_embd_v, "v");
+        check_type(types.name_k, types.k, shape.head_dim_k);
+        check_type(types.name_v, types.v, shape.head_dim_v);
         ggml_context * ctx = group_for(*shape.owner, shapes.size()).ctx.get();
-        layers_.push_back({ ggml_new_tensor_2d(ctx, type_k, shape.n_embd_k, n_rows),
-                            ggml_new_tensor_2d(ctx, type_v, shape.n_embd_v, n_rows) });
+        layers_.push_back({ ggml_new_tensor_2d(ctx, types.k, shape.head_dim_k * shape.n_head_kv, n_rows),
+                            ggml_new_tensor_2d(ctx, types.v, shape.head_dim_v * shape.n_head_kv, n_rows) });
         ggml_format_name(layers_.back().k, "cache_k-%zu", layers_.size() - 1);
         ggml_format_name(layers_.back().v, "cache_v-%zu", layers_.size() - 1);
     }

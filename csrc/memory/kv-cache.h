@@ -16,14 +16,24 @@ struct kv_layer {
 
 struct kv_layer_shape {
     const device * owner;
-    int64_t        n_embd_k; // head_dim_k * n_head_kv
-    int64_t        n_embd_v; // head_dim_v * n_head_kv
+    int64_t        n_head_kv;
+    int64_t        head_dim_k;
+    int64_t        head_dim_v;
+};
+
+// How a cache holds numbers, with the names that its user knows the types by.
+struct kv_types {
+    ggml_type    k;
+    ggml_type    v;
+    const char * name_k;
+    const char * name_v;
 };
 
 class kv_cache : public memory {
   public:
-    // n_ctx: positions that can be held. Nothing is allocated yet.
-    kv_cache(const std::vector<kv_layer_shape> & shapes, int32_t n_ctx, ggml_type type_k, ggml_type type_v);
+    // n_ctx: positions that can be held. Nothing is allocated yet. Throws PDS_ERR_ARGUMENT for a type whose blocks do
+    // not divide the heads.
+    kv_cache(const std::vector<kv_layer_shape> & shapes, int32_t n_ctx, const kv_types & types);
 
     void allocate();
     // Gives the tensors an address that is never read, so that graphs can be measured without allocating.

@@ -41,6 +41,13 @@ void check_cache_type(const char * name, int32_t type) {
     }
 }
 
+// Plain attention transposes the values, which takes blocks apart.
+void check_value_type(const char * name, int32_t type, bool flash_attn) {
+    check_cache_type(name, type);
+    PDS_REQUIRE(flash_attn || !ggml_is_quantized(static_cast<ggml_type>(type)), PDS_ERR_ARGUMENT,
+                "%s: %s needs flash_attn; turn it on, or use f16", name, ggml_type_name(static_cast<ggml_type>(type)));
+}
+
 void set_tensor(ggml_tensor * tensor, const void * data) {
     ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
 }
@@ -55,11 +62,9 @@ pds_session_params checked_session_params(const pds_session_params & given, cons
     in_range("n_threads", params.n_threads, 1, max_threads);
     in_range("n_threads_batch", params.n_threads_batch, 1, max_threads);
     check_cache_type("type_k", params.type_k);
-    check_cache_type("type_v", params.type_v);
     check_cache_type("type_k_draft", params.type_k_draft);
-    check_cache_type("type_v_draft", params.type_v_draft);
-    PDS_REQUIRE(params.flash_attn != 0 || !ggml_is_quantized(static_cast<ggml_type>(params.type_v)), PDS_ERR_ARGUMENT,
-                "type_v %s needs flash_attn", ggml_type_name(static_cast<ggml_type>(params.type_v)));
+    check_value_type("type_v", params.type_v, params.flash_attn != 0);
+    check_value_type("type_v_draft", params.type_v_draft, params.flash_attn != 0);
     if (params.n_ctx > hp.n_ctx_train) {
         log_write(log_level::warn, format("n_ctx is %d, but the model was trained for %d tokens: expect worse text "
                                           "beyond them",
@@ -97,13 +102,14 @@ void read_taps(const graph_context & g, const std::vector<tensor_tap> & taps) {
 target_sequence::target_sequence(const target_model & model, const draft_model * draft,
                                  const pds_session_params & given)
     : model_(model), draft_(draft), params_(checked_session_params(given, model.hparams)),
-      cache_(model.kv_shapes(), params_.n_ctx, static_cast<ggml_type>(params_.type_k),
-             static_cast<ggml_type>(params_.type_v)),
+      cache_(model.kv_shapes(), params_.n_ctx,
+             { static_cast<ggml_type>(params_.type_k), static_cast<ggml_type>(params_.type_v), "type_k", "type_v" }),
       running_(model.used_devices(), std::max(params_.n_threads, params_.n_threads_batch)) {
     if (draft_ != nullptr) {
-        draft_cache_ = std::make_unique<kv_cache>(draft_->kv_shapes(), params_.n_ctx + draft_->hparams.block_size,
-                                                  static_cast<ggml_type>(params_.type_k_draft),
-                                                  static_cast<ggml_type>(params_.type_v_draft));
+        const kv_types types = { static_cast<ggml_type>(params_.type_k_draft),
+                                 static_cast<ggml_type>(params_.type_v_draft), "type_k_draft", "type_v_draft" };
+        draft_cache_ =
+            std::make_unique<kv_cache>(draft_->kv_shapes(), params_.n_ctx + draft_->hparams.block_size, types);
     }
 }
 
