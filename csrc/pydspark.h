@@ -120,6 +120,11 @@ typedef struct pds_model_params {
     int32_t repack; // rearrange weights for the CPU where ggml has a faster layout
 } pds_model_params;
 
+enum {
+    PDS_ROLLBACK_REPLAY    = 0, // keep the state before a batch, and the inputs of its tokens
+    PDS_ROLLBACK_SNAPSHOTS = 1, // keep the state after each token of a batch
+};
+
 typedef struct pds_session_params {
     int32_t n_ctx;    // 0 = the model's own
     int32_t n_batch;  // prompt tokens between two cancel checks
@@ -132,6 +137,7 @@ typedef struct pds_session_params {
     int32_t verify_exact; // 1 = rows of a verified batch are computed just as single tokens are
     int32_t type_k_draft; // of the drafter's cache
     int32_t type_v_draft;
+    int32_t rollback; // PDS_ROLLBACK_*: how recurrent layers take rejected drafts back
 } pds_session_params;
 
 typedef struct pds_memory_line {
@@ -139,6 +145,7 @@ typedef struct pds_memory_line {
     int64_t weights; // bytes
     int64_t mapped;  // of the weights, bytes that stay in the mapped file
     int64_t kv;
+    int64_t state; // of recurrent layers
     int64_t compute;
     int64_t free;
 } pds_memory_line;

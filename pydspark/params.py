@@ -16,6 +16,7 @@ MAX_TOP_LOGPROBS = 20  # room in the core's step record
 RANDOM_SEED = 0xFFFFFFFF  # in place of a seed: another one each time
 
 VERIFY_MODES = ("exact", "fast")
+ROLLBACK_FORMS = ("replay", "snapshots")
 SPEC_TYPES = ("auto", "none", "draft-dspark", "draft-dflash")
 # numbers of PDS_DRAFT_* by name
 DRAFT_SAMPLING = {"probabilistic": 0, "greedy": 1, "coupled": 2}
@@ -169,6 +170,11 @@ class ModelParams:
     verify: str = _option(
         "exact", str, "exact: drafted tokens are checked just as single tokens are computed; fast: by batch kernels",
         choices=VERIFY_MODES, flags=("--spec-verify",), env="DSPARK_ARG_SPEC_VERIFY",
+    )
+    rollback: str = _option(
+        "replay", str, "how recurrent layers take rejected drafts back. replay: compute the accepted ones again from the "
+        "state before them; snapshots: keep a state for each, which takes more memory",
+        choices=ROLLBACK_FORMS, flags=("--spec-rollback",), env="DSPARK_ARG_SPEC_ROLLBACK",
     )
     type_k_draft: int | str | None = _option(
         None, object, "type of the drafter's cached keys", flags=("-ctkd", "--cache-type-k-draft"),

@@ -78,12 +78,23 @@ class DraftInfo:
 
 @dataclass(frozen=True)
 class MemoryLine:
-    """Bytes on one device. ``mapped`` is the part of ``weights`` that stays in the mapped file."""
+    """Bytes on one device.
+
+    Attributes:
+        device: its name.
+        weights: all weights.
+        mapped: the part of ``weights`` that stays in the mapped file.
+        kv: attention caches.
+        state: state of recurrent layers, with what it takes to take rejected drafts back.
+        compute: working memory of graphs.
+        free: what is free now.
+    """
 
     device: str
     weights: int
     mapped: int
     kv: int
+    state: int
     compute: int
     free: int
 

@@ -5,6 +5,7 @@
 #include "graph/attention.h"
 #include "graph/graph-context.h"
 #include "memory/kv-cache.h"
+#include "memory/recurrent-state.h"
 #include "model/hparams.h"
 #include "model/weights.h"
 
@@ -26,6 +27,15 @@ struct target_layer {
     linear_weight ffn_gate;
     linear_weight ffn_up;
     linear_weight ffn_down;
+
+    // of recurrent layers; their qkv and attn_output are as above
+    linear_weight output_gate;
+    linear_weight ssm_alpha;          // how fast the state decays
+    linear_weight ssm_beta;           // how much of an error is corrected
+    ggml_tensor * ssm_conv = nullptr; // [conv_kernel, n_channels]
+    ggml_tensor * ssm_dt   = nullptr; // [n_head_v] added to alpha
+    ggml_tensor * ssm_a    = nullptr; // [n_head_v] factor of the decay, < 0
+    ggml_tensor * ssm_norm = nullptr; // [head_dim]
 };
 
 struct target_tensors {
@@ -37,21 +47,26 @@ struct target_tensors {
 };
 
 struct build_options {
-    const kv_cache & cache;
-    attention_form   attention;
+    const kv_cache &        cache;
+    const recurrent_state & recurrent;
+    attention_form          attention;
 };
 
 struct architecture {
     const char * name; // general.architecture
     // Reads and checks what only this architecture has.
-    void (*check_hparams)(const gguf_file & gguf, const target_hparams & hp);
+    void (*read_hparams)(const gguf_file & gguf, target_hparams & hp);
     target_tensors (*list_tensors)(weights & w, const target_hparams & hp);
     void (*build)(graph_context & g, const target_hparams & hp, const target_tensors & t,
                   const build_options & options);
+    // Brings recurrent layers to where the first g.shape.n_tokens of the last batch had led. Null without such layers.
+    void (*build_replay)(graph_context & g, const target_hparams & hp, const target_tensors & t,
+                         const build_options & options);
 };
 
 extern const architecture arch_llama;
 extern const architecture arch_qwen3;
+extern const architecture arch_qwen35;
 
 // Throws error(PDS_ERR_UNSUPPORTED) naming what the file holds and what is supported.
 const architecture & find_architecture(const gguf_file & gguf);

@@ -1,5 +1,6 @@
 #include "arch/dense.h"
 
+#include "arch/decoder.h"
 #include "base/error.h"
 #include "graph/attention.h"
 #include "graph/layers.h"
@@ -17,7 +18,6 @@ target_layer list_layer(weights & w, const target_hparams & hp, const dense_opti
     const int64_t n_embd_k = int64_t(hp.n_head_kv[i]) * hp.head_dim_k;
     const int64_t n_embd_v = int64_t(hp.n_head_kv[i]) * hp.head_dim_v;
     const int64_t n_embd_o = int64_t(hp.n_head[i]) * hp.head_dim_v;
-    const int64_t n_ff     = hp.n_ff[i];
     linear_reader read(w, format("blk.%d.", il), il, dense.biases);
 
     target_layer layer;
@@ -34,9 +34,7 @@ target_layer list_layer(weights & w, const target_hparams & hp, const dense_opti
     }
     layer.attn_output = read.require("attn_output", n_embd_o, n_embd);
     layer.ffn_norm    = read.norm("ffn_norm", n_embd);
-    layer.ffn_gate    = read.require("ffn_gate", n_embd, n_ff);
-    layer.ffn_up      = read.require("ffn_up", n_embd, n_ff);
-    layer.ffn_down    = read.require("ffn_down", n_ff, n_embd);
+    list_dense_feed_forward(read, hp, il, layer);
     return layer;
 }
 
@@ -92,26 +90,11 @@ ggml_tensor * attention_block(graph_context & g, const target_hparams & hp, cons
     return g.name(apply(g, layer.attn_output, heads), "attn_out", il);
 }
 
-ggml_tensor * feed_forward(graph_context & g, const target_layer & layer, ggml_tensor * x, int32_t il) {
-    ggml_tensor * gate = apply(g, layer.ffn_gate, x);
-    ggml_tensor * up   = apply(g, layer.ffn_up, x);
-    return g.name(apply(g, layer.ffn_down, ggml_swiglu_split(g.ctx, gate, up)), "ffn_out", il);
-}
-
 } // namespace
 
 target_tensors list_dense_tensors(weights & w, const target_hparams & hp, const dense_options & dense) {
-    for (size_t il = 0; il < hp.n_ff.size(); il++) {
-        PDS_REQUIRE(hp.n_ff[il] > 0, PDS_ERR_FORMAT, "'%s.feed_forward_length' is missing", hp.architecture.c_str());
-    }
-    target_tensors t;
-    t.token_embd  = w.require("token_embd.weight", { hp.n_embd, hp.n_vocab_rows }, weight_use::get_rows, -1);
-    t.output_norm = w.require("output_norm.weight", { hp.n_embd }, weight_use::element_wise, hp.n_layer);
-    linear_reader read(w, "", hp.n_layer, false);
-    t.output = read.find("output", hp.n_embd, hp.n_vocab_rows);
-    if (t.output.weight == nullptr) {
-        t.output = read.require("token_embd", hp.n_embd, hp.n_vocab_rows);
-    }
+    require_dense_feed_forward(hp);
+    target_tensors t = list_decoder_ends(w, hp);
     for (int32_t il = 0; il < hp.n_layer; il++) {
         t.layers.push_back(list_layer(w, hp, dense, il));
     }
@@ -120,23 +103,12 @@ target_tensors list_dense_tensors(weights & w, const target_hparams & hp, const 
 
 void build_dense(graph_context & g, const target_hparams & hp, const target_tensors & t, const build_options & options,
                  const dense_options & dense) {
-    ggml_tensor * x = g.name(ggml_get_rows(g.ctx, t.token_embd, g.inputs.tokens), "inp_embd"); // [n_embd, n_tokens]
-    for (int32_t il = 0; il < hp.n_layer; il++) {
-        const target_layer & layer = t.layers[static_cast<size_t>(il)];
-        g.offer_feature(x, il);
-        ggml_tensor * cur = g.name(rms_norm(g, x, layer.attn_norm, hp.rms_eps), "attn_norm", il);
-        cur               = attention_block(g, hp, t, cur, options, dense, il);
-        if (il == hp.n_layer - 1 && g.shape.n_outputs < g.shape.n_tokens) { // the rest is needed for these rows only
-            cur = ggml_get_rows(g.ctx, cur, g.inputs.out_ids);
-            x   = ggml_get_rows(g.ctx, x, g.inputs.out_ids);
-        }
-        x   = g.name(ggml_add(g.ctx, cur, x), "ffn_inp", il);
-        cur = g.name(rms_norm(g, x, layer.ffn_norm, hp.rms_eps), "ffn_norm", il);
-        cur = feed_forward(g, layer, cur, il);
-        x   = g.name(ggml_add(g.ctx, cur, x), "l_out", il);
-    }
-    x = g.name(rms_norm(g, x, t.output_norm, hp.rms_eps), "result_norm");
-    g.set_output(g.name(apply(g, t.output, x), "result_output")); // [n_vocab_rows, n_outputs]
+    decoder_layer layer;
+    layer.mix          = [&](ggml_tensor * x, int32_t il) { return attention_block(g, hp, t, x, options, dense, il); };
+    layer.feed_forward = [&](ggml_tensor * x, ggml_tensor * residual, int32_t il) {
+        return dense_feed_forward(g, t.layers[static_cast<size_t>(il)], x, residual, il);
+    };
+    build_decoder(g, hp, t, layer);
 }
 
 } // namespace pds

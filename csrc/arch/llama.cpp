@@ -9,7 +9,7 @@ namespace {
 
 constexpr dense_options dense = { GGML_ROPE_TYPE_NORMAL, false, true };
 
-void check_hparams(const gguf_file & gguf, const target_hparams & hp) {
+void read_hparams(const gguf_file & gguf, target_hparams & hp) {
     PDS_REQUIRE(hparam_int(gguf, keys::n_expert, 0, 1 << 16, 0) == 0, PDS_ERR_UNSUPPORTED,
                 "%s: a llama model with experts (Mixtral) is not supported", gguf.path().c_str());
     PDS_REQUIRE(hp.n_rot == hp.head_dim_k, PDS_ERR_FORMAT,
@@ -29,6 +29,6 @@ void build(graph_context & g, const target_hparams & hp, const target_tensors & 
 
 } // namespace
 
-const architecture arch_llama = { "llama", check_hparams, list_tensors, build };
+const architecture arch_llama = { "llama", read_hparams, list_tensors, build, nullptr };
 
 } // namespace pds

@@ -8,7 +8,7 @@ namespace {
 
 constexpr dense_options dense = { GGML_ROPE_TYPE_NEOX, true, false };
 
-void check_hparams(const gguf_file & gguf, const target_hparams & hp) {
+void read_hparams(const gguf_file & gguf, target_hparams & hp) {
     PDS_REQUIRE(hp.n_rot == hp.head_dim_k, PDS_ERR_FORMAT,
                 "%s: rope.dimension_count is %d, but heads have %d dimensions", gguf.path().c_str(), hp.n_rot,
                 hp.head_dim_k);
@@ -24,6 +24,6 @@ void build(graph_context & g, const target_hparams & hp, const target_tensors & 
 
 } // namespace
 
-const architecture arch_qwen3 = { "qwen3", check_hparams, list_tensors, build };
+const architecture arch_qwen3 = { "qwen3", read_hparams, list_tensors, build, nullptr };
 
 } // namespace pds

@@ -24,11 +24,15 @@ class target_model {
     const target_tensors & tensors() const { return tensors_; }
 
     // One entry per layer, for a cache beside the layer's weights.
-    std::vector<kv_layer_shape>    kv_shapes() const;
+    std::vector<kv_layer_shape> kv_shapes() const;
+    // The device of each recurrent layer, null for the others.
+    std::vector<const device *>    recurrent_owners() const;
     std::vector<const device *>    used_devices() const;
     std::unique_ptr<graph_context> build(const graph_shape & shape, const build_options & options,
                                          std::set<std::string>        taps           = {},
                                          const std::vector<int32_t> & feature_layers = {}) const;
+    // Brings the recurrent layers to where the first n_tokens of the last batch had led.
+    std::unique_ptr<graph_context> build_replay(int32_t n_tokens, const build_options & options) const;
 
     const target_hparams hparams;
 

@@ -10,6 +10,7 @@ namespace pds {
 
 class progress {
   public:
+    progress() = default; // never asks to stop
     progress(pds_progress_fn fn, void * user, const std::atomic<bool> * cancelled = nullptr)
         : fn_(fn), user_(user), cancelled_(cancelled) {}
 
@@ -32,12 +33,12 @@ class progress {
     void check() { PDS_REQUIRE(!should_stop(), PDS_ERR_CANCELLED, "cancelled"); }
 
   private:
-    pds_progress_fn                       fn_;
-    void *                                user_;
-    const std::atomic<bool> *             cancelled_;
-    double                                fraction_ = 0;
-    bool                                  stopped_  = false;
-    std::chrono::steady_clock::time_point last_     = std::chrono::steady_clock::now();
+    pds_progress_fn                       fn_        = nullptr;
+    void *                                user_      = nullptr;
+    const std::atomic<bool> *             cancelled_ = nullptr;
+    double                                fraction_  = 0;
+    bool                                  stopped_   = false;
+    std::chrono::steady_clock::time_point last_      = std::chrono::steady_clock::now();
 };
 
 } // namespace pds

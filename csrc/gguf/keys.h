@@ -38,7 +38,16 @@ inline constexpr std::string_view rope_freq_base      = "rope.freq_base";
 inline constexpr std::string_view rope_scale_linear   = "rope.scale_linear"; // older name of rope_scaling_factor
 inline constexpr std::string_view rope_scaling_type   = "rope.scaling.type";
 inline constexpr std::string_view rope_scaling_factor = "rope.scaling.factor";
+inline constexpr std::string_view rope_sections       = "rope.dimension_sections";
 inline constexpr std::string_view n_expert            = "expert_count";
+inline constexpr std::string_view n_extra             = "nextn_predict_layers";
+inline constexpr std::string_view recurrent_layers    = "attention.recurrent_layers";
+inline constexpr std::string_view attention_interval  = "full_attention_interval";
+inline constexpr std::string_view conv_kernel         = "ssm.conv_kernel";
+inline constexpr std::string_view state_size          = "ssm.state_size";
+inline constexpr std::string_view n_state_group       = "ssm.group_count";    // key heads
+inline constexpr std::string_view n_time_step         = "ssm.time_step_rank"; // value heads
+inline constexpr std::string_view inner_size          = "ssm.inner_size";
 
 // of a drafter, below "dflash."
 inline constexpr std::string_view block_size              = "block_size";

@@ -4,7 +4,7 @@ namespace pds {
 
 graph_context::graph_context(const graph_shape & wanted, size_t max_nodes, std::set<std::string> taps)
     : shape(wanted), taps_(std::move(taps)) {
-    owned_inputs.reset(ggml_init({ 8 * ggml_tensor_overhead(), nullptr, true }));
+    owned_inputs.reset(ggml_init({ 12 * ggml_tensor_overhead(), nullptr, true }));
     ggml_context * in = owned_inputs.get();
     inputs.tokens     = ggml_new_tensor_1d(in, GGML_TYPE_I32, shape.n_tokens);
     inputs.pos        = ggml_new_tensor_1d(in, GGML_TYPE_I32, shape.n_tokens);
@@ -24,6 +24,19 @@ graph_context::graph_context(const graph_shape & wanted, size_t max_nodes, std::
     owned.reset(ggml_init({ n_bytes, nullptr, true }));
     ctx   = owned.get();
     graph = ggml_new_graph_custom(ctx, max_nodes, false);
+}
+
+void graph_context::add_recurrent_inputs(int32_t n_states, int32_t n_rows, int32_t n_rows_out) {
+    const auto add = [&](ggml_type type, int32_t n, const char * name) {
+        ggml_tensor * tensor = ggml_new_tensor_1d(owned_inputs.get(), type, n);
+        ggml_set_name(tensor, name);
+        ggml_set_input(tensor);
+        return tensor;
+    };
+    recurrent.slot      = add(GGML_TYPE_I32, 1, "inp_state_slot");
+    recurrent.slots_out = add(GGML_TYPE_I64, n_states, "inp_state_slots_out");
+    recurrent.rows      = add(GGML_TYPE_I32, n_rows, "inp_conv_rows");
+    recurrent.rows_out  = n_rows_out > 0 ? add(GGML_TYPE_I64, n_rows_out, "inp_conv_rows_out") : nullptr;
 }
 
 ggml_tensor * graph_context::name(ggml_tensor * tensor, const char * base, int32_t layer) {

@@ -28,10 +28,21 @@ struct graph_inputs {
     ggml_tensor * mask;    // F16 [n_kv, n_tokens] 0 or -inf, added to the attention scores
 };
 
+// Where recurrent layers read and write. Null without such layers.
+struct recurrent_inputs {
+    ggml_tensor * slot      = nullptr; // I32 [1]        state to start from
+    ggml_tensor * slots_out = nullptr; // I64 [n_states] states to write, newest first
+    ggml_tensor * rows      = nullptr; // I32 [n]        inputs of the convolution to read
+    ggml_tensor * rows_out  = nullptr; // I64 [n]        those to write
+};
+
 class graph_context {
   public:
     // taps: names of tensors ("l_out-3") that stay readable after the graph has run.
     graph_context(const graph_shape & shape, size_t max_nodes, std::set<std::string> taps = {});
+
+    // n_rows_out: 0 for a graph that leaves the inputs of the convolution alone.
+    void add_recurrent_inputs(int32_t n_states, int32_t n_rows, int32_t n_rows_out);
 
     // Names a tensor as llama.cpp does ("attn_norm-3"), which also makes it tappable.
     ggml_tensor * name(ggml_tensor * tensor, const char * base, int32_t layer = -1);
@@ -45,6 +56,7 @@ class graph_context {
 
     const graph_shape shape;
     graph_inputs      inputs;
+    recurrent_inputs  recurrent;
     ggml_context_ptr  owned_inputs; // holds the input tensors, which get a buffer of their own
     ggml_context_ptr  owned;
     ggml_context *    ctx;

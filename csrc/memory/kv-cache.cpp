@@ -26,6 +26,10 @@ void check_type(const char * name, ggml_type type, int64_t head_dim) {
 kv_cache::kv_cache(const std::vector<kv_layer_shape> & shapes, int32_t n_ctx, const kv_types & types) {
     const int64_t n_rows = round_up(n_ctx);
     for (const kv_layer_shape & shape : shapes) {
+        if (shape.n_head_kv == 0) {
+            layers_.push_back({ nullptr, nullptr });
+            continue;
+        }
         check_type(types.name_k, types.k, shape.head_dim_k);
         check_type(types.name_v, types.v, shape.head_dim_v);
         ggml_context * ctx = group_for(*shape.owner, shapes.size()).ctx.get();
@@ -69,9 +73,11 @@ void kv_cache::pretend() {
 }
 
 void kv_cache::set_addresses(void * address) {
-    for (kv_layer & layer : layers_) {
-        layer.k->data = address;
-        layer.v->data = address;
+    for (device_group & group : groups_) {
+        for (ggml_tensor * t = ggml_get_first_tensor(group.ctx.get()); t != nullptr;
+             t               = ggml_get_next_tensor(group.ctx.get(), t)) {
+            t->data = address;
+        }
     }
 }
 

@@ -16,7 +16,7 @@ struct kv_layer {
 
 struct kv_layer_shape {
     const device * owner;
-    int64_t        n_head_kv;
+    int64_t        n_head_kv; // 0 = the layer does not attend and has no tensors
     int64_t        head_dim_k;
     int64_t        head_dim_v;
 };

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "gguf/keys.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace pds {
@@ -50,6 +51,18 @@ float read_rope_freq_scale(const gguf_file & gguf) {
                 "%s: rope scaling of type '%s' is not supported (supported: none, linear)", gguf.path().c_str(),
                 type.c_str());
     return static_cast<float>(1.0 / factor);
+}
+
+// Layers that only predict further tokens lie behind the others and are counted with them.
+void read_depth(const gguf_file & gguf, target_hparams & hp) {
+    const int64_t n_block = hparam_int(gguf, keys::n_layer, 1, max_layer);
+    hp.n_extra            = static_cast<int32_t>(hparam_int(gguf, keys::n_extra, 0, max_layer, 0));
+    const bool whole      = hp.n_extra == 0 || gguf.find("blk.0.attn_norm.weight") != nullptr;
+    PDS_REQUIRE(hp.n_extra < n_block && whole, PDS_ERR_UNSUPPORTED,
+                "%s: all that this file holds of '%s' are layers that predict further tokens (%d of %lld blocks); a "
+                "file with the model itself is needed",
+                gguf.path().c_str(), hp.architecture.c_str(), hp.n_extra, static_cast<long long>(n_block));
+    hp.n_layer = static_cast<int32_t>(n_block) - hp.n_extra;
 }
 
 void read_vocabulary(const gguf_file & gguf, target_hparams & hp) {
@@ -107,25 +120,33 @@ std::vector<int32_t> hparam_per_layer(const gguf_file & gguf, std::string_view n
     return result;
 }
 
-target_hparams read_common_hparams(const gguf_file & gguf) {
-    target_hparams hp;
-    hp.architecture = gguf.architecture();
-    hp.n_layer      = static_cast<int32_t>(hparam_int(gguf, keys::n_layer, 1, max_layer));
-    hp.n_ctx_train  = static_cast<int32_t>(hparam_int(gguf, keys::n_ctx_train, 1, max_ctx));
-    hp.n_embd       = static_cast<int32_t>(hparam_int(gguf, keys::n_embd, 1, max_embd));
-    hp.n_ff         = hparam_per_layer(gguf, keys::n_ff, 1, max_embd * 16, hp.n_layer, 0);
-    hp.n_head       = hparam_per_layer(gguf, keys::n_head, 1, max_head, hp.n_layer, 0);
-    PDS_REQUIRE(hp.n_head[0] > 0, PDS_ERR_FORMAT, "%s: '%s.attention.head_count' is missing", gguf.path().c_str(),
-                hp.architecture.c_str());
-    hp.n_head_kv = gguf.has(full_key(gguf, keys::n_head_kv))
-                       ? hparam_per_layer(gguf, keys::n_head_kv, 1, max_head, hp.n_layer, 0)
-                       : hp.n_head;
+void check_heads(const gguf_file & gguf, const target_hparams & hp) {
     for (size_t il = 0; il < hp.n_head.size(); il++) {
-        PDS_REQUIRE(hp.n_head[il] % hp.n_head_kv[il] == 0, PDS_ERR_FORMAT,
+        PDS_REQUIRE(hp.recurrent[il] || (hp.n_head[il] > 0 && hp.n_head_kv[il] > 0), PDS_ERR_FORMAT,
+                    "%s: layer %zu has %d attention heads and %d key/value heads; at least one of each is needed",
+                    gguf.path().c_str(), il, hp.n_head[il], hp.n_head_kv[il]);
+        PDS_REQUIRE(hp.recurrent[il] || hp.n_head[il] % hp.n_head_kv[il] == 0, PDS_ERR_FORMAT,
                     "%s: layer %zu has %d attention heads, not a multiple of its %d key/value heads",
                     gguf.path().c_str(), il, hp.n_head[il], hp.n_head_kv[il]);
     }
-    const int64_t head_dim = std::max(hp.n_embd / hp.n_head[0], 1);
+}
+
+target_hparams read_common_hparams(const gguf_file & gguf) {
+    target_hparams hp;
+    hp.architecture = gguf.architecture();
+    read_depth(gguf, hp);
+    hp.n_ctx_train = static_cast<int32_t>(hparam_int(gguf, keys::n_ctx_train, 1, max_ctx));
+    hp.n_embd      = static_cast<int32_t>(hparam_int(gguf, keys::n_embd, 1, max_embd));
+    hp.n_ff        = hparam_per_layer(gguf, keys::n_ff, 0, max_embd * 16, hp.n_layer, 0);
+    hp.n_head      = hparam_per_layer(gguf, keys::n_head, 0, max_head, hp.n_layer, 0);
+    hp.n_head_kv   = gguf.has(full_key(gguf, keys::n_head_kv))
+                         ? hparam_per_layer(gguf, keys::n_head_kv, 0, max_head, hp.n_layer, 0)
+                         : hp.n_head;
+    hp.recurrent.assign(static_cast<size_t>(hp.n_layer), false);
+    const int32_t n_head = *std::max_element(hp.n_head.begin(), hp.n_head.end());
+    PDS_REQUIRE(n_head > 0, PDS_ERR_FORMAT, "%s: '%s.attention.head_count' is missing or 0", gguf.path().c_str(),
+                hp.architecture.c_str());
+    const int64_t head_dim = std::max(hp.n_embd / n_head, 1);
     hp.head_dim_k          = static_cast<int32_t>(hparam_int(gguf, keys::n_embd_head_k, 2, max_embd, head_dim));
     hp.head_dim_v          = static_cast<int32_t>(hparam_int(gguf, keys::n_embd_head_v, 2, max_embd, head_dim));
     hp.n_rot               = static_cast<int32_t>(hparam_int(gguf, keys::n_rot, 2, hp.head_dim_k, hp.head_dim_k));

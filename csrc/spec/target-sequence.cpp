@@ -48,6 +48,10 @@ void check_value_type(const char * name, int32_t type, bool flash_attn) {
                 "%s: %s needs flash_attn; turn it on, or use f16", name, ggml_type_name(static_cast<ggml_type>(type)));
 }
 
+rollback_form rollback_form_of(const pds_session_params & params) {
+    return params.rollback == PDS_ROLLBACK_SNAPSHOTS ? rollback_form::snapshots : rollback_form::replay;
+}
+
 void set_tensor(ggml_tensor * tensor, const void * data) {
     ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
 }
@@ -104,6 +108,8 @@ target_sequence::target_sequence(const target_model & model, const draft_model *
     : model_(model), draft_(draft), params_(checked_session_params(given, model.hparams)),
       cache_(model.kv_shapes(), params_.n_ctx,
              { static_cast<ggml_type>(params_.type_k), static_cast<ggml_type>(params_.type_v), "type_k", "type_v" }),
+      recurrent_(model.recurrent_owners(), model.hparams.delta_net, draft == nullptr ? 1 : draft->hparams.n_slots() + 1,
+                 rollback_form_of(params_)),
       running_(model.used_devices(), std::max(params_.n_threads, params_.n_threads_batch)) {
     if (draft_ != nullptr) {
         const kv_types types = { static_cast<ggml_type>(params_.type_k_draft),
@@ -117,6 +123,8 @@ void target_sequence::report(pds_memory_report & out) {
     out.n_ctx = params_.n_ctx;
     cache_.report(out);
     cache_.pretend();
+    recurrent_.report(out);
+    recurrent_.pretend();
     if (draft_cache_ != nullptr) {
         draft_cache_->report(out);
         draft_cache_->pretend();
@@ -142,17 +150,18 @@ void target_sequence::allocate(const pds_memory_report & wanted) {
     for (int32_t i = 0; i < wanted.n_lines; i++) {
         const pds_memory_line & line  = wanted.lines[i];
         const double            mebi  = 1 << 20;
-        const int64_t           needs = line.kv + line.compute;
+        const int64_t           needs = line.kv + line.state + line.compute;
         if (needs > line.free) {
             throw error(PDS_ERR_MEMORY,
                         format("%s: a context of %d tokens takes %.1f MiB, and graphs %.1f MiB more, but %.1f MiB are "
                                "free; lower n_ctx, or take a smaller type_k and type_v such as q8_0",
-                               line.device, params_.n_ctx, static_cast<double>(line.kv) / mebi,
+                               line.device, params_.n_ctx, static_cast<double>(line.kv + line.state) / mebi,
                                static_cast<double>(line.compute) / mebi, static_cast<double>(line.free) / mebi),
                         needs, line.free);
         }
     }
     cache_.allocate();
+    recurrent_.allocate();
     if (draft_cache_ != nullptr) {
         draft_cache_->allocate();
     }
@@ -160,13 +169,14 @@ void target_sequence::allocate(const pds_memory_report & wanted) {
 
 void target_sequence::cut(int64_t n) {
     if (n < n_past()) {
-        held_.resize(static_cast<size_t>(cache_.cut(n)));
+        held_.resize(static_cast<size_t>(recurrent_.cut(cache_.cut(n))));
     }
 }
 
 void target_sequence::clear() {
     held_.clear();
     cache_.clear();
+    recurrent_.clear();
     if (draft_cache_ != nullptr) {
         draft_cache_->clear();
     }
@@ -184,8 +194,12 @@ attention_form target_sequence::attention_of(const graph_shape & shape) const {
                                                                         : attention_form::fused;
 }
 
+build_options target_sequence::options_for(const graph_shape & shape) const {
+    return { cache_, recurrent_, attention_of(shape) };
+}
+
 std::unique_ptr<graph_context> target_sequence::build(const graph_shape & shape, std::set<std::string> taps) const {
-    const build_options options = { cache_, attention_of(shape) };
+    const build_options options = options_for(shape);
     if (draft_ == nullptr) {
         return model_.build(shape, options, std::move(taps));
     }
@@ -235,9 +249,35 @@ graph_runner & target_sequence::runner_for(const graph_shape & shape) {
     return runners_.front();
 }
 
+graph_runner & target_sequence::replay_runner_for(int32_t n_tokens) {
+    for (graph_runner & runner : replay_runners_) {
+        if (runner.description().shape.n_tokens == n_tokens) {
+            return runner;
+        }
+    }
+    replay_runners_.emplace_back(running_, model_.build_replay(n_tokens, options_for({ n_tokens, 1, 0 })));
+    return replay_runners_.back();
+}
+
+// Not to be cancelled: it is short, and what it does was promised by a cut.
+void target_sequence::replay() {
+    const int32_t n_tokens = recurrent_.n_to_replay();
+    if (n_tokens > 0) {
+        graph_runner &           runner = replay_runner_for(n_tokens);
+        const recurrent_inputs & in     = runner.description().recurrent;
+        const int32_t            slot   = recurrent_.slot_to_read();
+        set_tensor(in.slot, &slot);
+        set_tensor(in.slots_out, recurrent_.slots_to_write(n_tokens).data());
+        set_tensor(in.rows, recurrent_.inputs_to_replay(n_tokens).data());
+        const stage_timer timer(graph_ms_total_);
+        progress          nobody;
+        runner.run(params_.n_threads, nobody);
+    }
+    recurrent_.settle();
+}
+
 void target_sequence::set_inputs(const graph_context & g, std::span<const int32_t> tokens) {
     const auto           n_tokens = static_cast<size_t>(g.shape.n_tokens);
-    const auto           n_kv     = static_cast<size_t>(g.shape.n_kv);
     std::vector<int32_t> pos(n_tokens);
     std::vector<int64_t> rows(n_tokens);
     for (size_t i = 0; i < n_tokens; i++) {
@@ -254,10 +294,22 @@ void target_sequence::set_inputs(const graph_context & g, std::span<const int32_
     }
     set_tensor(g.inputs.out_ids, out_ids.data());
 
+    if (!recurrent_.empty()) {
+        const int32_t slot = recurrent_.slot_to_read();
+        set_tensor(g.recurrent.slot, &slot);
+        set_tensor(g.recurrent.slots_out, recurrent_.slots_to_write(g.shape.n_tokens).data());
+        set_tensor(g.recurrent.rows, recurrent_.inputs_to_read().data());
+        set_tensor(g.recurrent.rows_out, recurrent_.inputs_to_write(g.shape.n_tokens).data());
+    }
+    set_mask(g);
+}
+
+void target_sequence::set_mask(const graph_context & g) {
+    const auto n_kv = static_cast<size_t>(g.shape.n_kv);
     mask_row_.assign(n_kv, f16_minus_inf); // row i sees positions 0 .. n_past + i
     std::fill_n(mask_row_.begin(), n_past(), f16_zero);
-    for (size_t i = 0; i < n_tokens; i++) {
-        mask_row_[static_cast<size_t>(rows[i])] = f16_zero;
+    for (size_t i = 0; i < static_cast<size_t>(g.shape.n_tokens); i++) {
+        mask_row_[static_cast<size_t>(n_past()) + i] = f16_zero;
         ggml_backend_tensor_set(g.inputs.mask, mask_row_.data(), i * n_kv * sizeof(uint16_t), n_kv * sizeof(uint16_t));
     }
 }
@@ -266,6 +318,7 @@ void target_sequence::run(graph_runner & runner, std::span<const int32_t> tokens
     PDS_REQUIRE(n_past() + static_cast<int64_t>(tokens.size()) <= params_.n_ctx, PDS_ERR_INTERNAL,
                 "%zu tokens do not fit after %lld in a context of %d", tokens.size(), static_cast<long long>(n_past()),
                 params_.n_ctx);
+    replay();
     set_inputs(runner.description(), tokens);
     const bool is_prompt = static_cast<int32_t>(tokens.size()) >= large_batch;
     {
@@ -273,6 +326,7 @@ void target_sequence::run(graph_runner & runner, std::span<const int32_t> tokens
         runner.run(is_prompt ? params_.n_threads_batch : params_.n_threads, progress);
     }
     held_.insert(held_.end(), tokens.begin(), tokens.end());
+    recurrent_.advance(static_cast<int32_t>(tokens.size()));
 }
 
 } // namespace pds

@@ -69,22 +69,28 @@ class target_sequence {
     attention_form block_attention() const;
 
   private:
+    build_options                  options_for(const graph_shape & shape) const;
     std::unique_ptr<graph_context> build(const graph_shape & shape, std::set<std::string> taps = {}) const;
     attention_form                 attention_of(const graph_shape & shape) const;
     graph_shape                    shape_for(size_t n_tokens, int32_t n_outputs) const;
     graph_runner &                 runner_for(const graph_shape & shape);
+    graph_runner &                 replay_runner_for(int32_t n_tokens);
+    void                           replay();
     void                           set_inputs(const graph_context & g, std::span<const int32_t> tokens);
+    void                           set_mask(const graph_context & g);
     void                           run(graph_runner & runner, std::span<const int32_t> tokens, progress & progress);
 
     const target_model &      model_;
     const draft_model *       draft_;
     pds_session_params        params_;
     kv_cache                  cache_;
+    recurrent_state           recurrent_;
     std::unique_ptr<kv_cache> draft_cache_; // with a drafter: row = position, and room for a block behind the context
     backends                  running_;
     std::vector<int32_t>      held_;
     std::vector<uint16_t>     mask_row_;
-    std::list<graph_runner>   runners_; // most recently used first
+    std::list<graph_runner>   runners_;        // most recently used first
+    std::list<graph_runner>   replay_runners_; // one per number of tokens
     double                    graph_ms_total_ = 0;
 };
 

@@ -9,7 +9,7 @@ from pydspark._native.core import check, ffi, lib, text_of
 from pydspark._native.metadata import SCALAR_CODES, STRING, decode_numbers
 from pydspark.cpu import default_threads
 from pydspark.errors import ArgumentError
-from pydspark.params import ModelParams
+from pydspark.params import ROLLBACK_FORMS, ModelParams
 from pydspark.records import DraftInfo, MemoryLine, MemoryReport, MetadataValue, ModelInfo, TensorInfo
 
 
@@ -149,6 +149,7 @@ def session_params(params: ModelParams) -> Any:
     """The core's record of how to run it."""
     names = ("n_ctx", "n_batch", "n_ubatch", "type_k", "type_v", "type_k_draft", "type_v_draft", "flash_attn")
     values = {name: int(getattr(params, name)) for name in names}
+    values["rollback"] = ROLLBACK_FORMS.index(params.rollback)
     values["verify_exact"] = int(params.verify == "exact")
     values["n_threads"] = threads = _threads(params.n_threads) or default_threads()
     values["n_threads_batch"] = _threads(params.n_threads_batch) or threads
@@ -162,7 +163,7 @@ def _threads(wanted: int | None) -> int | None:
 def memory_report(report: Any) -> MemoryReport:
     """A report of the core."""
     lines = tuple(
-        MemoryLine(text_of(line.device), line.weights, line.mapped, line.kv, line.compute, line.free)
+        MemoryLine(text_of(line.device), line.weights, line.mapped, line.kv, line.state, line.compute, line.free)
         for line in report.lines[0 : report.n_lines]
     )
     return MemoryReport(n_ctx=report.n_ctx, lines=lines)

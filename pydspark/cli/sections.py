@@ -19,7 +19,7 @@ def report_memory(report: Report, memory: Mapping[str, Any], what: str = "") -> 
     """Adds the memory that is needed and free, of a ``MemoryReport`` as a dictionary; ``what`` says of what."""
     report.title(f"Memory{what} for a context of {memory['n_ctx']:,} tokens (-c)")
     for line in memory["lines"]:
-        needed = sum(line[part] for part in ("weights", "kv", "compute"))
+        needed = sum(line[part] for part in ("weights", "kv", "state", "compute"))
         mapped = f"of it {bytes_text(line['mapped'])} stay in the file" if line["mapped"] else ""
         fits = needed - line["mapped"] <= line["free"]
         report.row(
@@ -29,4 +29,8 @@ def report_memory(report: Report, memory: Mapping[str, Any], what: str = "") -> 
         )
         report.row("  weights", bytes_text(line["weights"]), mapped)
         report.row("  context", bytes_text(line["kv"]), "to remember earlier tokens")
+        if line["state"]:
+            report.row(
+                "  recurrent state", bytes_text(line["state"]), "of any number of tokens, and to take drafts back"
+            )
         report.row("  work space", bytes_text(line["compute"]), "for results in between")

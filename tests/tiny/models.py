@@ -19,6 +19,9 @@ N_HEAD_KV = 2
 N_HEAD_DIM = 16
 N_FF = 128
 N_CTX = 256
+# of the recurrent layers of hybrid models
+N_STATE, N_HEAD_K, N_HEAD_V, N_CONV = 16, 2, 4, 4
+HYBRID = ("qwen35",)
 
 MERGES = ["h e", "l l", "he ll", "hell o", "\u0120 w", "o r", "\u0120w or", "l d", "\u0120wor ld", "t h", "th e"]
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -93,13 +96,17 @@ def write_tiny_model(
 
     Args:
         path: file to write.
-        architecture: ``llama`` or ``qwen3``.
+        architecture: ``llama``, ``qwen3`` or ``qwen35``.
         seed: of the weights.
         extra: further metadata, floats or strings.
         shape: sizes and scales.
     """
     writer = gguf.GGUFWriter(path, architecture)
     _add_settings(writer, shape)
+    if architecture in HYBRID:
+        _add_hybrid_settings(writer)
+    else:
+        writer.add_rope_dimension_count(N_HEAD_DIM)
     add_tokenizer(writer, shape.n_padding, shape.n_bytes)
     for key, value in (extra or {}).items():
         add = writer.add_string if isinstance(value, str) else writer.add_float32
@@ -127,9 +134,18 @@ def _add_settings(writer: gguf.GGUFWriter, shape: TinyShape) -> None:
     writer.add_head_count_kv(N_HEAD_KV)
     writer.add_key_length(N_HEAD_DIM)
     writer.add_value_length(N_HEAD_DIM)
-    writer.add_rope_dimension_count(N_HEAD_DIM)
     writer.add_rope_freq_base(10000.0)
     writer.add_layer_norm_rms_eps(1e-5)
+
+
+def _add_hybrid_settings(writer: gguf.GGUFWriter) -> None:
+    writer.add_rope_dimension_count(N_HEAD_DIM // 2)
+    writer.add_rope_dimension_sections([2, 1, 1, 0])
+    writer.add_ssm_conv_kernel(N_CONV)
+    writer.add_ssm_state_size(N_STATE)
+    writer.add_ssm_group_count(N_HEAD_K)
+    writer.add_ssm_time_step_rank(N_HEAD_V)
+    writer.add_ssm_inner_size(N_HEAD_V * N_STATE)
 
 
 def add_tokenizer(writer: gguf.GGUFWriter, n_padding: int = 0, n_bytes: int = 256) -> None:
@@ -171,19 +187,40 @@ def tiny_weights(architecture: str, seed: int = 0, shape: TinyShape = TinyShape(
     weights["output.weight"][n_named:] *= shape.padding_gain
     if shape.tied:
         del weights["output.weight"]
-    for il in range(shape.n_layer):
-        layer = {
-            "attn_norm.weight": norm(shape.n_embd),
-            "attn_q.weight": linear(shape.n_embd, n_q),
+
+    def attention(gates: int = 0) -> Weights:
+        return {
+            "attn_q.weight": linear(shape.n_embd, n_q + gates),
             "attn_k.weight": linear(shape.n_embd, n_kv),
             "attn_v.weight": linear(shape.n_embd, n_kv),
             "attn_output.weight": linear(n_q, shape.n_embd, gain=shape.layer_gain),
-            "ffn_norm.weight": norm(shape.n_embd),
+        }
+
+    def delta_net() -> Weights:
+        n_k, n_v = N_HEAD_K * N_STATE, N_HEAD_V * N_STATE
+        return {
+            "attn_qkv.weight": linear(shape.n_embd, 2 * n_k + n_v),
+            "attn_gate.weight": linear(shape.n_embd, n_v),
+            "ssm_alpha.weight": linear(shape.n_embd, N_HEAD_V),
+            "ssm_beta.weight": linear(shape.n_embd, N_HEAD_V),
+            "ssm_conv1d.weight": linear(N_CONV, 2 * n_k + n_v),
+            "ssm_dt.bias": rng.standard_normal(N_HEAD_V).astype(np.float32),
+            "ssm_a": -np.exp(rng.standard_normal(N_HEAD_V) - 2).astype(np.float32),
+            "ssm_norm.weight": norm(N_STATE),
+            "ssm_out.weight": linear(n_v, shape.n_embd, gain=shape.layer_gain),
+        }
+
+    for il in range(shape.n_layer):
+        recurrent = architecture in HYBRID and (il + 1) % 4 != 0
+        layer = {"attn_norm.weight": norm(shape.n_embd)}
+        layer |= delta_net() if recurrent else attention(gates=n_q if architecture in HYBRID else 0)
+        layer |= {
+            "post_attention_norm.weight" if architecture in HYBRID else "ffn_norm.weight": norm(shape.n_embd),
             "ffn_gate.weight": linear(shape.n_embd, shape.n_ff),
             "ffn_up.weight": linear(shape.n_embd, shape.n_ff),
             "ffn_down.weight": linear(shape.n_ff, shape.n_embd, gain=shape.layer_gain),
         }
-        if architecture == "qwen3":
+        if architecture != "llama" and not recurrent:
             layer |= {"attn_q_norm.weight": norm(N_HEAD_DIM), "attn_k_norm.weight": norm(N_HEAD_DIM)}
         weights |= {f"blk.{il}.{name}": value for name, value in layer.items()}
     return weights
