@@ -137,7 +137,8 @@ typedef struct pds_session_params {
     int32_t verify_exact; // 1 = rows of a verified batch are computed just as single tokens are
     int32_t type_k_draft; // of the drafter's cache
     int32_t type_v_draft;
-    int32_t rollback; // PDS_ROLLBACK_*: how recurrent layers take rejected drafts back
+    int32_t rollback;           // PDS_ROLLBACK_*: how recurrent layers take rejected drafts back
+    int64_t prompt_cache_bytes; // most bytes of checkpoints of prompts, for models that need them; 0 = none
 } pds_session_params;
 
 typedef struct pds_memory_line {
@@ -153,6 +154,8 @@ typedef struct pds_memory_line {
 typedef struct pds_memory_report {
     int32_t         n_lines;
     int32_t         n_ctx;
+    int64_t         token_bytes;      // of the caches, for each token of context
+    int64_t         checkpoint_bytes; // of a checkpoint of recurrent layers, besides its tokens' caches; 0 without
     pds_memory_line lines[8];
 } pds_memory_report;
 
@@ -233,6 +236,8 @@ typedef struct pds_request {
     const int32_t * stop_ids;  // [n_stop_ids] ids that end generation; they are not emitted
     int64_t         n_stop_ids;
     int32_t         reuse_prefix;
+    const int64_t * boundaries; // [n_boundaries] numbers of prompt tokens, ascending, that later prompts may begin with
+    int64_t         n_boundaries;
 
     uint64_t        seed;
     float           temperature; // <= 0 = greedy

@@ -172,9 +172,13 @@ class ModelParams:
         choices=VERIFY_MODES, flags=("--spec-verify",), env="DSPARK_ARG_SPEC_VERIFY",
     )
     rollback: str = _option(
-        "replay", str, "how recurrent layers take rejected drafts back. replay: compute the accepted ones again from the "
-        "state before them; snapshots: keep a state for each, which takes more memory",
+        "replay", str, "how recurrent layers take rejected drafts back. replay: compute the accepted ones again; "
+        "snapshots: keep a state for each, which takes more memory",
         choices=ROLLBACK_FORMS, flags=("--spec-rollback",), env="DSPARK_ARG_SPEC_ROLLBACK",
+    )
+    cache_ram: int = _option(
+        8192, int, "most MiB for copies of prompts' states, for models with recurrent layers; 0 = none, -1 = no limit",
+        low=-1, high=INT32_MAX, flags=("-cram", "--cache-ram"), env="LLAMA_ARG_CACHE_RAM",
     )
     type_k_draft: int | str | None = _option(
         None, object, "type of the drafter's cached keys", flags=("-ctkd", "--cache-type-k-draft"),

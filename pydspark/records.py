@@ -101,9 +101,18 @@ class MemoryLine:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """Memory of a model with a context of ``n_ctx`` tokens."""
+    """Memory of a model with a context of ``n_ctx`` tokens.
+
+    Attributes:
+        n_ctx: tokens of context.
+        token_bytes: of the caches, for each token of context.
+        checkpoint_bytes: of a copy of the recurrent layers' state, besides its tokens' caches; 0 without such layers.
+        lines: one for each device.
+    """
 
     n_ctx: int
+    token_bytes: int
+    checkpoint_bytes: int
     lines: tuple[MemoryLine, ...]
 
 
@@ -118,6 +127,8 @@ class Request:
         stop_ids: token ids that end generation.
         bias: added to the scores of token ids; -inf bans.
         reuse_prefix: keep what the session holds of the same beginning.
+        boundaries: numbers of prompt tokens, ascending, after which later prompts may go on differently. Models whose
+            state cannot be cut everywhere keep copies there. Empty: one before the last token.
     """
 
     tokens: Sequence[int]
@@ -126,6 +137,7 @@ class Request:
     stop_ids: tuple[int, ...] = ()
     bias: Mapping[int, float] | None = None
     reuse_prefix: bool = True
+    boundaries: tuple[int, ...] = ()
 
 
 class Finish(IntEnum):

@@ -56,6 +56,7 @@ class Speculating:
         stop_ids: Sequence[int] = (),
         bias: Mapping[int, float] | None = None,
         reuse_prefix: bool = False,
+        boundaries: Sequence[int] = (),
         seed: int = 7,
         **sampling: object,
     ) -> Request:
@@ -63,7 +64,7 @@ class Speculating:
         settings = SamplingParams(
             **{"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "max_tokens": 24, **sampling}
         )
-        return Request(prompt, settings, seed, tuple(stop_ids), bias, reuse_prefix)
+        return Request(prompt, settings, seed, tuple(stop_ids), bias, reuse_prefix, tuple(boundaries))
 
     def generate(
         self,

@@ -92,6 +92,40 @@ int64_t kv_cache::cut(int64_t pos) {
     return pos; // later rows are masked until they are written again
 }
 
+size_t kv_cache::row_bytes() const {
+    size_t n = 0;
+    for (const kv_layer & layer : layers_) {
+        n += layer.k == nullptr ? 0 : layer.k->nb[1] + layer.v->nb[1];
+    }
+    return n;
+}
+
+// copy(tensor, offset in it, bytes)
+template <typename copy_rows> void kv_cache::for_rows(int64_t begin, int64_t end, copy_rows copy) const {
+    for (const kv_layer & layer : layers_) {
+        for (ggml_tensor * tensor : { layer.k, layer.v }) {
+            if (tensor != nullptr && begin < end) {
+                copy(tensor, static_cast<size_t>(begin) * tensor->nb[1],
+                     static_cast<size_t>(end - begin) * tensor->nb[1]);
+            }
+        }
+    }
+}
+
+void kv_cache::save(int64_t begin, int64_t end, uint8_t * out) const {
+    for_rows(begin, end, [&](ggml_tensor * tensor, size_t offset, size_t n) {
+        ggml_backend_tensor_get(tensor, out, offset, n);
+        out += n;
+    });
+}
+
+void kv_cache::load(int64_t begin, int64_t end, const uint8_t * bytes) {
+    for_rows(begin, end, [&](ggml_tensor * tensor, size_t offset, size_t n) {
+        ggml_backend_tensor_set(tensor, bytes, offset, n);
+        bytes += n;
+    });
+}
+
 void kv_cache::report(pds_memory_report & out) const {
     for (const device_group & group : groups_) {
         ggml_backend_buffer_type_t type = ggml_backend_dev_buffer_type(group.owner->dev);

@@ -43,6 +43,12 @@ class kv_cache : public memory {
     int64_t cut(int64_t pos) override;
     void    report(pds_memory_report & out) const override;
 
+    // Bytes of one position in all layers.
+    size_t row_bytes() const;
+    // Copies rows begin .. end - 1 of all layers: row_bytes() each.
+    void save(int64_t begin, int64_t end, uint8_t * out) const;
+    void load(int64_t begin, int64_t end, const uint8_t * bytes);
+
     const kv_layer & layer(int32_t il) const { return layers_[static_cast<size_t>(il)]; }
 
     // Graphs read a multiple of this many rows, so that they can be reused.
@@ -56,6 +62,8 @@ class kv_cache : public memory {
         ggml_context_ptr        ctx;
         ggml_backend_buffer_ptr buffer;
     };
+
+    template <typename copy_rows> void for_rows(int64_t begin, int64_t end, copy_rows copy) const;
 
     device_group & group_for(const device & owner, size_t n_layer);
     void           set_addresses(void * address);

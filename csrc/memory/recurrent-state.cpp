@@ -90,19 +90,26 @@ void recurrent_state::clear() {
     n_kept_  = 0;
 }
 
-int64_t recurrent_state::cut(int64_t pos) {
+int64_t recurrent_state::reach(int64_t pos) const {
     if (empty() || pos >= pos_ + n_kept_) {
         return empty() ? pos : pos_ + n_kept_;
     }
-    if (pos < pos_) {
-        clear();
-        return 0;
+    if (pos <= pos_) {
+        return pos == pos_ ? pos_ : 0;
     }
-    const auto n_kept = static_cast<int32_t>(pos - pos_);
-    const bool reachable =
-        form_ == rollback_form::replay ? n_batch_ <= n_returnable_ : n_batch_ - n_kept < n_states_written(n_batch_);
-    n_kept_ = reachable ? n_kept : 0;
-    return pos_ + n_kept_;
+    const int64_t n_lost    = pos_ + n_batch_ - pos;
+    const bool    reachable = form_ == rollback_form::replay ? n_batch_ <= n_returnable_ : n_lost < n_returnable_;
+    return reachable ? pos : pos_;
+}
+
+int64_t recurrent_state::cut(int64_t pos) {
+    const int64_t kept = reach(pos);
+    if (kept < pos_) {
+        clear();
+    } else if (!empty()) {
+        n_kept_ = static_cast<int32_t>(kept - pos_);
+    }
+    return kept;
 }
 
 void recurrent_state::report(pds_memory_report & out) const {

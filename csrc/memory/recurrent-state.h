@@ -36,6 +36,8 @@ class recurrent_state : public memory {
 
     void    clear() override;
     int64_t cut(int64_t pos) override;
+    // What a cut at pos would keep.
+    int64_t reach(int64_t pos) const;
     void    report(pds_memory_report & out) const override;
 
     bool                    empty() const { return n_layer_ == 0; }

@@ -39,8 +39,16 @@ draft_rule read_draft_rule(const pds_request & request) {
     }
 }
 
-size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
-    return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+// Where the prompt is likely to be shared: as the request says, or before its last token.
+std::vector<int64_t> read_boundaries(const pds_request & request) {
+    std::vector<int64_t> boundaries(request.boundaries, request.boundaries + request.n_boundaries);
+    for (size_t i = 0; i < boundaries.size(); i++) {
+        const int64_t low = i == 0 ? 1 : boundaries[i - 1] + 1;
+        PDS_REQUIRE(boundaries[i] >= low && boundaries[i] <= request.n_tokens, PDS_ERR_ARGUMENT,
+                    "boundary %zu is %lld; boundaries are ascending, in 1..%lld", i,
+                    static_cast<long long>(boundaries[i]), static_cast<long long>(request.n_tokens));
+    }
+    return boundaries.empty() ? std::vector<int64_t>{ request.n_tokens - 1 } : boundaries;
 }
 
 } // namespace
@@ -106,6 +114,7 @@ void session::start(const pds_request & request, progress & progress) {
     check_prompt(request);
     sampling_params sampling = read_sampling(request);
     draft_settings_          = read_draft_settings(request);
+    boundaries_              = read_boundaries(request);
     sampler_.emplace(sampling, model_->hparams.n_vocab_rows, model_->hparams.banned);
     if (draft_settings_.n_max > 0) {
         block_->start(read_draft_rule(request), sampling, request.seed);
@@ -118,11 +127,11 @@ void session::start(const pds_request & request, progress & progress) {
     stats_        = {};
 
     const std::span<const int32_t> prompt(request.tokens, static_cast<size_t>(request.n_tokens));
-    if (request.reuse_prefix == 0) {
+    if (request.reuse_prefix != 0) {
+        sequence_.resume(prompt);
+    } else {
         sequence_.cut(0);
     }
-    // the last token always runs: its row is what the first new token is drawn from
-    sequence_.cut(static_cast<int64_t>(std::min(common_prefix(sequence_.tokens(), prompt), prompt.size() - 1)));
     stats_.cache_n = sequence_.n_past();
     {
         const stage_timer timer(stats_.prompt_ms);
@@ -138,12 +147,29 @@ void session::prefill(std::span<const int32_t> prompt, progress & progress) {
     const int64_t n_new = static_cast<int64_t>(prompt.size()) - sequence_.n_past();
     while (sequence_.n_past() < static_cast<int64_t>(prompt.size())) {
         const auto rest = prompt.subspan(static_cast<size_t>(sequence_.n_past()));
-        const auto part = rest.first(std::min(rest.size(), static_cast<size_t>(sequence_.batch_rows())));
+        const auto n_to = static_cast<size_t>(next_boundary(static_cast<int64_t>(prompt.size())) - sequence_.n_past());
+        const auto part = rest.first(std::min(n_to, static_cast<size_t>(sequence_.batch_rows())));
         logits_         = sequence_.append(part, 1, progress);
+        if (sequence_.needs_checkpoints() &&
+            std::binary_search(boundaries_.begin(), boundaries_.end(), sequence_.n_past())) {
+            sequence_.checkpoint();
+        }
         stats_.prompt_n += static_cast<int64_t>(part.size());
         progress.set_fraction(static_cast<double>(stats_.prompt_n) / static_cast<double>(n_new));
     }
     base_ = sequence_.n_past() - 1;
+}
+
+// Batches end at boundaries, so that a prompt is evaluated in the same parts whether its beginning was held or not.
+int64_t session::next_boundary(int64_t n_prompt) const {
+    if (sequence_.needs_checkpoints()) {
+        for (const int64_t boundary : boundaries_) {
+            if (boundary > sequence_.n_past()) {
+                return boundary;
+            }
+        }
+    }
+    return n_prompt;
 }
 
 pds_step session::step(progress & progress) {

@@ -56,6 +56,7 @@ class session {
     void                           check_ids(std::span<const int32_t> tokens) const;
     draft_settings                 read_draft_settings(const pds_request & request) const;
     void                           prefill(std::span<const int32_t> prompt, progress & progress);
+    int64_t                        next_boundary(int64_t n_prompt) const;
     std::span<const drafted_token> draft(progress & progress);
     void                           verify(std::span<const drafted_token> drafts, progress & progress);
     verdict                        accept(std::span<const drafted_token> drafts);
@@ -78,6 +79,7 @@ class session {
     draft_settings         draft_settings_;
     uint64_t               seed_ = 0;
     std::vector<int32_t>   stop_ids_;
+    std::vector<int64_t>   boundaries_;       // numbers of prompt tokens after which a checkpoint is made
     int64_t                n_predict_    = 0; // tokens that may be emitted; negative = no limit
     int32_t                logprobs_     = 0;
     int32_t                top_logprobs_ = 0;

@@ -62,7 +62,9 @@ pds_session_params checked_session_params(const pds_session_params & given, cons
     pds_session_params params = given;
     params.n_ctx              = params.n_ctx == 0 ? hp.n_ctx_train : in_range("n_ctx", params.n_ctx, 1, 1 << 30);
     params.n_batch            = std::min(in_range("n_batch", params.n_batch, 1, 1 << 20), params.n_ctx);
-    params.n_ubatch           = std::min(in_range("n_ubatch", params.n_ubatch, 1, 1 << 16), params.n_batch);
+    PDS_REQUIRE(params.prompt_cache_bytes >= 0, PDS_ERR_ARGUMENT, "prompt_cache_bytes is %lld; it must not be negative",
+                static_cast<long long>(params.prompt_cache_bytes));
+    params.n_ubatch = std::min(in_range("n_ubatch", params.n_ubatch, 1, 1 << 16), params.n_batch);
     in_range("n_threads", params.n_threads, 1, max_threads);
     in_range("n_threads_batch", params.n_threads_batch, 1, max_threads);
     check_cache_type("type_k", params.type_k);
@@ -110,6 +112,7 @@ target_sequence::target_sequence(const target_model & model, const draft_model *
              { static_cast<ggml_type>(params_.type_k), static_cast<ggml_type>(params_.type_v), "type_k", "type_v" }),
       recurrent_(model.recurrent_owners(), model.hparams.delta_net, draft == nullptr ? 1 : draft->hparams.n_slots() + 1,
                  rollback_form_of(params_)),
+      prompt_cache_(static_cast<size_t>(params_.prompt_cache_bytes)),
       running_(model.used_devices(), std::max(params_.n_threads, params_.n_threads_batch)) {
     if (draft_ != nullptr) {
         const kv_types types = { static_cast<ggml_type>(params_.type_k_draft),
@@ -120,7 +123,12 @@ target_sequence::target_sequence(const target_model & model, const draft_model *
 }
 
 void target_sequence::report(pds_memory_report & out) {
-    out.n_ctx = params_.n_ctx;
+    out.n_ctx            = params_.n_ctx;
+    out.checkpoint_bytes = static_cast<int64_t>(recurrent_.n_bytes());
+    out.token_bytes      = static_cast<int64_t>(cache_.row_bytes());
+    if (draft_cache_ != nullptr) {
+        out.token_bytes += static_cast<int64_t>(draft_cache_->row_bytes());
+    }
     cache_.report(out);
     cache_.pretend();
     recurrent_.report(out);
@@ -171,6 +179,62 @@ void target_sequence::cut(int64_t n) {
     if (n < n_past()) {
         held_.resize(static_cast<size_t>(recurrent_.cut(cache_.cut(n))));
     }
+}
+
+void target_sequence::resume(std::span<const int32_t> prompt) {
+    const auto    n_max  = static_cast<int64_t>(prompt.size()) - 1; // the last row is what the first new token is from
+    const auto    parted = std::mismatch(held_.begin(), held_.end(), prompt.begin(), prompt.end()).first;
+    const int64_t n_same = parted - held_.begin();
+    const int64_t n_cut  = recurrent_.reach(std::min(n_same, n_max));
+    const pds::checkpoint * found = recurrent_.empty() ? nullptr : prompt_cache_.find(prompt, n_max);
+    if (found == nullptr || found->n_tokens() <= n_cut) {
+        cut(n_cut);
+        return;
+    }
+    load_rows(*found->rows, n_same);
+    recurrent_.load(found->state, found->n_tokens());
+    held_ = found->tokens;
+}
+
+// Rows of the first n_held positions are at hand.
+void target_sequence::load_rows(const cached_rows & rows, int64_t n_held) {
+    if (rows.before != nullptr) {
+        load_rows(*rows.before, n_held);
+    }
+    if (rows.end <= n_held) {
+        return;
+    }
+    cache_.load(rows.begin, rows.end, rows.bytes.data());
+    if (draft_cache_ != nullptr) {
+        const size_t n_target = static_cast<size_t>(rows.end - rows.begin) * cache_.row_bytes();
+        draft_cache_->load(rows.begin, rows.end, rows.bytes.data() + n_target);
+    }
+}
+
+void target_sequence::checkpoint() {
+    const pds::checkpoint * before = prompt_cache_.find(held_, n_past());
+    if (before != nullptr && before->n_tokens() == n_past()) {
+        return;
+    }
+    const int64_t begin    = before == nullptr ? 0 : before->n_tokens();
+    const auto    n_rows   = static_cast<size_t>(n_past() - begin);
+    const size_t  n_target = n_rows * cache_.row_bytes();
+    const size_t  n_draft  = draft_cache_ == nullptr ? 0 : n_rows * draft_cache_->row_bytes();
+    const size_t  n_bytes  = n_target + n_draft + recurrent_.n_bytes();
+    const auto    n_free   = static_cast<size_t>(std::max<int64_t>(memory_of(cpu_device()).free, 0));
+    if (n_bytes > prompt_cache_.max_bytes() || n_bytes > n_free / 2) {
+        return;
+    }
+    auto rows = std::make_shared<cached_rows>(before == nullptr ? nullptr : before->rows, begin, n_past(),
+                                              std::vector<uint8_t>(n_target + n_draft));
+    cache_.save(begin, n_past(), rows->bytes.data());
+    if (draft_cache_ != nullptr) {
+        draft_cache_->save(begin, n_past(), rows->bytes.data() + n_target);
+    }
+    replay();
+    pds::checkpoint added = { held_, {}, std::move(rows) };
+    recurrent_.save(added.state);
+    prompt_cache_.add(std::move(added));
 }
 
 void target_sequence::clear() {

@@ -6,6 +6,7 @@
 #include "arch/draft-model.h"
 #include "arch/target-model.h"
 #include "graph/graph-runner.h"
+#include "memory/prompt-cache.h"
 
 #include <list>
 #include <memory>
@@ -50,6 +51,12 @@ class target_sequence {
 
     // Keeps at most the first n tokens.
     void cut(int64_t n);
+    // Keeps, or brings back from a checkpoint, as much of the beginning of a prompt as possible, but not all of it.
+    void resume(std::span<const int32_t> prompt);
+    // True if what is held cannot be cut everywhere, so that checkpoints help.
+    bool needs_checkpoints() const { return !recurrent_.empty() && prompt_cache_.max_bytes() > 0; }
+    // Keeps a copy of the present state for later prompts that begin with the same tokens.
+    void checkpoint();
     void clear();
 
     // Appends up to n_ubatch tokens as one batch. Returns the logits of its last n_outputs rows,
@@ -76,6 +83,7 @@ class target_sequence {
     graph_runner &                 runner_for(const graph_shape & shape);
     graph_runner &                 replay_runner_for(int32_t n_tokens);
     void                           replay();
+    void                           load_rows(const cached_rows & rows, int64_t n_held);
     void                           set_inputs(const graph_context & g, std::span<const int32_t> tokens);
     void                           set_mask(const graph_context & g);
     void                           run(graph_runner & runner, std::span<const int32_t> tokens, progress & progress);
@@ -85,6 +93,7 @@ class target_sequence {
     pds_session_params        params_;
     kv_cache                  cache_;
     recurrent_state           recurrent_;
+    prompt_cache              prompt_cache_;
     std::unique_ptr<kv_cache> draft_cache_; // with a drafter: row = position, and room for a block behind the context
     backends                  running_;
     std::vector<int32_t>      held_;

@@ -12,6 +12,9 @@ from pydspark.errors import ArgumentError
 from pydspark.params import ROLLBACK_FORMS, ModelParams
 from pydspark.records import DraftInfo, MemoryLine, MemoryReport, MetadataValue, ModelInfo, TensorInfo
 
+_MIB = 1 << 20
+_NO_LIMIT = 1 << 62  # bytes
+
 
 class Gguf:
     """A model file, or a whole split set when ``path`` is any file of it.
@@ -150,6 +153,7 @@ def session_params(params: ModelParams) -> Any:
     names = ("n_ctx", "n_batch", "n_ubatch", "type_k", "type_v", "type_k_draft", "type_v_draft", "flash_attn")
     values = {name: int(getattr(params, name)) for name in names}
     values["rollback"] = ROLLBACK_FORMS.index(params.rollback)
+    values["prompt_cache_bytes"] = params.cache_ram * _MIB if params.cache_ram >= 0 else _NO_LIMIT
     values["verify_exact"] = int(params.verify == "exact")
     values["n_threads"] = threads = _threads(params.n_threads) or default_threads()
     values["n_threads_batch"] = _threads(params.n_threads_batch) or threads
@@ -166,4 +170,4 @@ def memory_report(report: Any) -> MemoryReport:
         MemoryLine(text_of(line.device), line.weights, line.mapped, line.kv, line.state, line.compute, line.free)
         for line in report.lines[0 : report.n_lines]
     )
-    return MemoryReport(n_ctx=report.n_ctx, lines=lines)
+    return MemoryReport(report.n_ctx, report.token_bytes, report.checkpoint_bytes, lines)

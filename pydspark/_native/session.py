@@ -186,11 +186,13 @@ def _request(request: Request) -> tuple[Any, list[Any]]:
         ffi.new("int32_t[]", list(request.stop_ids)),
         ffi.new("int32_t[]", list(bias)),
         ffi.new("float[]", list(bias.values())),
+        ffi.new("int64_t[]", list(request.boundaries)),
     ]
     names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty")
     values = {name: getattr(sampling, name) for name in (*names, "repeat_last_n", "top_logprobs")}
-    values |= dict(zip(("tokens", "stop_ids", "bias_ids", "bias_values"), arrays, strict=True))
+    values |= dict(zip(("tokens", "stop_ids", "bias_ids", "bias_values", "boundaries"), arrays, strict=True))
     values |= {"n_tokens": len(request.tokens), "n_stop_ids": len(request.stop_ids), "n_bias": len(bias)}
+    values["n_boundaries"] = len(request.boundaries)
     values["n_predict"] = -1 if sampling.max_tokens is None else sampling.max_tokens
     values |= {"seed": request.seed, "reuse_prefix": int(request.reuse_prefix), "logprobs": int(sampling.logprobs)}
     values["n_draft_max"] = _n_draft_max(sampling)

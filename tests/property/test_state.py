@@ -48,6 +48,19 @@ def test_rounds_leave_the_state_of_decoding_one_by_one(
         assert_same_state(drafted, plain)
 
 
+@pytest.mark.parametrize("rollback", ["replay", "snapshots"])
+@pytest.mark.parametrize("depth", [1, 2, 3, 5, 8])
+def test_recurrent_state_after_any_number_of_rejected_drafts(make_pair: MakePair, depth: int, rollback: str) -> None:
+    pair = make_pair(MIXED, "qwen35", "q4_0")
+    drafted, straight = speculating(pair, rollback=rollback), speculating(pair)
+    answer = drafted.generate(PROMPT, n_draft_max=depth, max_tokens=40)
+    assert 0 < answer.stats.draft_n_accepted < answer.stats.draft_n
+    straight.hold(PROMPT)
+    for token in answer.tokens[:-1]:
+        straight.read([token])
+    assert_same_state(drafted, straight)
+
+
 def test_sampled_rounds_leave_the_state_of_decoding_one_by_one(make_pair: MakePair) -> None:
     pair = make_pair(GOOD)
     drafted, straight = speculating(pair), speculating(pair)
