@@ -16,7 +16,7 @@ from running import DATA, Array, Running, rms
 from pydspark._native import ggml_features
 from pydspark.demo import demo_model_path
 
-ARCHITECTURES = ["llama", "qwen3", "qwen35"]
+ARCHITECTURES = ["llama", "qwen3", "qwen3moe", "qwen35"]
 F32_CACHE = {"type_k": "f32", "type_v": "f32"}
 
 Golden = dict[str, Array]

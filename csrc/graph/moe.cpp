@@ -1,0 +1,50 @@
+#include "graph/moe.h"
+
+#include "graph/moe-finalize.h"
+
+namespace pds {
+
+namespace {
+
+// Gated by SiLU. x [n_embd, 1, n_tokens] -> [n_ff, n_used, n_tokens]
+ggml_tensor * gated(graph_context & g, const expert_weights & w, ggml_tensor * x, ggml_tensor * ids, int32_t il) {
+    if (w.gate_up.weight != nullptr) {
+        return ggml_swiglu(g.ctx, g.name(ggml_mul_mat_id(g.ctx, w.gate_up.weight, x, ids), "ffn_moe_gate_up", il));
+    }
+    ggml_tensor * gate = g.name(ggml_mul_mat_id(g.ctx, w.gate.weight, x, ids), "ffn_moe_gate", il);
+    if (w.gate.scale != nullptr) {
+        gate = ggml_mul(g.ctx, gate, scale_of_experts(g, w.gate.scale, ids));
+    }
+    ggml_tensor * up = g.name(ggml_mul_mat_id(g.ctx, w.up.weight, x, ids), "ffn_moe_up", il);
+    return ggml_swiglu_split(g.ctx, gate, up);
+}
+
+ggml_tensor * shared_expert(graph_context & g, const expert_weights & w, ggml_tensor * x, int32_t il) {
+    ggml_tensor * gate = apply(g, w.shared_gate, x);
+    ggml_tensor * up   = apply(g, w.shared_up, x);
+    return g.name(apply(g, w.shared_down, ggml_swiglu_split(g.ctx, gate, up)), "ffn_shexp", il);
+}
+
+} // namespace
+
+ggml_tensor * build_experts(graph_context & g, const expert_weights & w, const expert_params & p, ggml_tensor * x,
+                            ggml_tensor * residual, int32_t il) {
+    ggml_tensor * logits = g.name(apply(g, w.router, x), "ffn_moe_logits", il);
+    const routing routed = route(g, logits, p.n_used, p.form, il);
+
+    ggml_tensor *  x_3d    = ggml_reshape_3d(g.ctx, x, x->ne[0], 1, x->ne[1]);
+    ggml_tensor *  hidden  = g.name(gated(g, w, x_3d, routed.ids, il), "ffn_moe_swiglu", il);
+    expert_results results = {};
+    results.experts        = g.name(ggml_mul_mat_id(g.ctx, w.down.weight, hidden, routed.ids), "ffn_moe_down", il);
+    results.route          = routed;
+    results.up_scale       = w.up.scale; // both are linear in what follows
+    results.down_scale     = w.down.scale;
+    results.residual       = residual;
+    if (w.shared_down.weight != nullptr) {
+        results.shared      = shared_expert(g, w, x, il);
+        results.shared_gate = g.name(apply(g, w.shared_router, x), "shared_expert_gate", il);
+    }
+    return moe_finalize(g, results, p.form);
+}
+
+} // namespace pds
