@@ -164,7 +164,7 @@ class ModelParams:
         True, bool, "attention as one fused operation", flags=("-fa", "--flash-attn"), env="LLAMA_ARG_FLASH_ATTN",
     )
     fused_experts: bool = _option(
-        True, bool, "routing to experts, and the sum of what they give, as fused operations where the CPU computes them",
+        True, bool, "routing to experts and adding up what they give as fused operations, for layers on the CPU",
         flags=("--fused-experts",), env="DSPARK_ARG_FUSED_EXPERTS",
     )
     spec_type: str = _option(

@@ -70,6 +70,7 @@ extern const architecture arch_llama;
 extern const architecture arch_qwen3;
 extern const architecture arch_qwen3moe;
 extern const architecture arch_qwen35;
+extern const architecture arch_qwen35moe;
 
 // Throws error(PDS_ERR_UNSUPPORTED) naming what the file holds and what is supported.
 const architecture & find_architecture(const gguf_file & gguf);

@@ -13,8 +13,7 @@ enum source {
     source_weights,
     source_ids,
     source_residual,
-    source_up_scale,
-    source_down_scale,
+    source_scale,
     source_shared,
     source_shared_gate,
     n_sources
@@ -31,18 +30,13 @@ struct token_sum {
     const float *   experts; // [n_embd, n_used]
     const float *   weights; // [n_used] without scales
     int64_t         n_used;
-    const int32_t * ids; // [n_used]
-    const float *   up_scale;
-    const float *   down_scale;
+    const int32_t * ids;    // [n_used]
+    const float *   scale;  // [n_expert], or null
     const float *   shared; // or null
     float           shared_weight;
     const float *   residual;
 
-    float weight(int64_t i) const {
-        float result = weights[i];
-        result *= up_scale != nullptr ? up_scale[ids[i]] : 1.0f;
-        return down_scale != nullptr ? result * down_scale[ids[i]] : result;
-    }
+    float weight(int64_t i) const { return scale != nullptr ? weights[i] * scale[ids[i]] : weights[i]; }
 };
 
 // The order of the additions is that of the plain twin.
@@ -83,15 +77,13 @@ void run_finalize(ggml_tensor * dst, int ith, int nth, void * /*user*/) {
     const auto *  ids     = static_cast<const int32_t *>(dst->src[source_ids]->data);
     const float * shared  = floats(dst, source_shared);
     for (int64_t row = 0; row < dst->ne[1]; row++) {
-        token_sum token = { floats(dst, source_experts) + row * n_embd * n_used,
-                            floats(dst, source_weights) + row * n_used,
-                            n_used,
-                            ids + row * n_used,
-                            floats(dst, source_up_scale),
-                            floats(dst, source_down_scale),
-                            nullptr,
-                            0.0f,
-                            floats(dst, source_residual) + row * n_embd };
+        token_sum token = {};
+        token.experts   = floats(dst, source_experts) + row * n_embd * n_used;
+        token.weights   = floats(dst, source_weights) + row * n_used;
+        token.n_used    = n_used;
+        token.ids       = ids + row * n_used;
+        token.scale     = floats(dst, source_scale);
+        token.residual  = floats(dst, source_residual) + row * n_embd;
         if (shared != nullptr) {
             token.shared        = shared + row * n_embd;
             token.shared_weight = 1.0f / (1.0f + std::exp(-floats(dst, source_shared_gate)[row]));
@@ -106,8 +98,7 @@ ggml_tensor * fused(graph_context & g, const expert_results & r) {
     args[source_weights]          = r.route.weights;
     args[source_ids]              = r.route.ids;
     args[source_residual]         = r.residual;
-    args[source_up_scale]         = r.up_scale;
-    args[source_down_scale]       = r.down_scale;
+    args[source_scale]            = r.scale;
     args[source_shared]           = r.shared;
     args[source_shared_gate]      = r.shared_gate;
     return ggml_custom_4d(g.ctx, GGML_TYPE_F32, r.experts->ne[0], r.experts->ne[2], 1, 1, args, n_sources, run_finalize,
@@ -137,10 +128,8 @@ ggml_tensor * weighted_sum(graph_context & g, ggml_tensor * experts, ggml_tensor
 
 ggml_tensor * plain(graph_context & g, const expert_results & r) {
     ggml_tensor * weights = ggml_reshape_3d(g.ctx, r.route.weights, 1, r.experts->ne[1], r.experts->ne[2]);
-    for (ggml_tensor * scale : { r.up_scale, r.down_scale }) {
-        if (scale != nullptr) {
-            weights = ggml_mul(g.ctx, weights, scale_of_experts(g, scale, r.route.ids));
-        }
+    if (r.scale != nullptr) {
+        weights = ggml_mul(g.ctx, weights, scale_of_experts(g, r.scale, r.route.ids));
     }
     ggml_tensor * shared = nullptr;
     if (r.shared != nullptr) {

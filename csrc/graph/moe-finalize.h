@@ -5,12 +5,11 @@
 
 namespace pds {
 
-// y = sum of experts[i] * weight[i] * up_scale[id] * down_scale[id] + shared * sigmoid(shared_gate) + residual
+// y = sum of experts[i] * weight[i] * scale[id] + shared * sigmoid(shared_gate) + residual
 struct expert_results {
     ggml_tensor * experts; // F32 [n_embd, n_used, n_tokens]
     routing       route;
-    ggml_tensor * up_scale;    // F32 [n_expert], or null
-    ggml_tensor * down_scale;  // F32 [n_expert], or null
+    ggml_tensor * scale;       // F32 [n_expert] of what each expert gave, or null
     ggml_tensor * shared;      // F32 [n_embd, n_tokens], or null
     ggml_tensor * shared_gate; // F32 [1, n_tokens], null without shared
     ggml_tensor * residual;    // F32 [n_embd, n_tokens]

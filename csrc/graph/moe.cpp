@@ -6,16 +6,20 @@ namespace pds {
 
 namespace {
 
+// products [n_out, n_used, n_tokens]. The scale of up could wait for the sum, too, but products without it are large:
+// the 8-bit form in which the next matrix reads them would lose digits, or overflow.
+ggml_tensor * scaled(graph_context & g, const expert_matrix & matrix, ggml_tensor * products, ggml_tensor * ids) {
+    return matrix.scale == nullptr ? products : ggml_mul(g.ctx, products, scale_of_experts(g, matrix.scale, ids));
+}
+
 // Gated by SiLU. x [n_embd, 1, n_tokens] -> [n_ff, n_used, n_tokens]
 ggml_tensor * gated(graph_context & g, const expert_weights & w, ggml_tensor * x, ggml_tensor * ids, int32_t il) {
     if (w.gate_up.weight != nullptr) {
         return ggml_swiglu(g.ctx, g.name(ggml_mul_mat_id(g.ctx, w.gate_up.weight, x, ids), "ffn_moe_gate_up", il));
     }
-    ggml_tensor * gate = g.name(ggml_mul_mat_id(g.ctx, w.gate.weight, x, ids), "ffn_moe_gate", il);
-    if (w.gate.scale != nullptr) {
-        gate = ggml_mul(g.ctx, gate, scale_of_experts(g, w.gate.scale, ids));
-    }
-    ggml_tensor * up = g.name(ggml_mul_mat_id(g.ctx, w.up.weight, x, ids), "ffn_moe_up", il);
+    ggml_tensor * gate =
+        g.name(scaled(g, w.gate, ggml_mul_mat_id(g.ctx, w.gate.weight, x, ids), ids), "ffn_moe_gate", il);
+    ggml_tensor * up = g.name(scaled(g, w.up, ggml_mul_mat_id(g.ctx, w.up.weight, x, ids), ids), "ffn_moe_up", il);
     return ggml_swiglu_split(g.ctx, gate, up);
 }
 
@@ -37,8 +41,7 @@ ggml_tensor * build_experts(graph_context & g, const expert_weights & w, const e
     expert_results results = {};
     results.experts        = g.name(ggml_mul_mat_id(g.ctx, w.down.weight, hidden, routed.ids), "ffn_moe_down", il);
     results.route          = routed;
-    results.up_scale       = w.up.scale; // both are linear in what follows
-    results.down_scale     = w.down.scale;
+    results.scale          = w.down.scale;
     results.residual       = residual;
     if (w.shared_down.weight != nullptr) {
         results.shared      = shared_expert(g, w, x, il);

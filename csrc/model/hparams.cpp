@@ -151,6 +151,14 @@ void read_expert_hparams(const gguf_file & gguf, target_hparams & hp) {
     }
 }
 
+void read_shared_expert_hparams(const gguf_file & gguf, target_hparams & hp) {
+    const int32_t n_ff     = *std::max_element(hp.n_ff.begin(), hp.n_ff.end());
+    const int64_t n_shared = hparam_int(gguf, keys::n_ff_shared, 1, max_embd * 16, n_ff);
+    PDS_REQUIRE(n_shared > 0, PDS_ERR_FORMAT, "%s: '%s' is missing", gguf.path().c_str(),
+                full_key(gguf, keys::n_ff_shared).c_str());
+    hp.experts.n_ff_shared = static_cast<int32_t>(n_shared);
+}
+
 target_hparams read_common_hparams(const gguf_file & gguf) {
     target_hparams hp;
     hp.architecture = gguf.architecture();

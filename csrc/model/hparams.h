@@ -67,8 +67,10 @@ struct target_hparams {
 
 // What every decoder-only target has in common; an architecture adds and checks its own after this.
 target_hparams read_common_hparams(const gguf_file & gguf);
-// For architectures with a mixture of experts in each layer; without the shared expert.
+// For architectures with a mixture of experts in each layer.
 void read_expert_hparams(const gguf_file & gguf, target_hparams & hp);
+// For those whose layers also have an expert that all tokens share.
+void read_shared_expert_hparams(const gguf_file & gguf, target_hparams & hp);
 // Throws error(PDS_ERR_FORMAT) unless the heads of each attention layer make sense.
 void check_heads(const gguf_file & gguf, const target_hparams & hp);
 
