@@ -124,7 +124,8 @@ def settings_from_gguf(file: GgufFile, problems: list[Problem]) -> DraftSettings
         mask_token_id=keys.read(MASK_KEY, int, "the id of the mask token"),
         target_layers=tuple(i - 1 for i in keys.read(f"{ARCHITECTURE}.target_layers", list, "a list of layer inputs")),
         markov_rank=0 if w1 is None else w1.row_len,
-        sample_from_anchor=keys.read(f"{ARCHITECTURE}.sample_from_anchor", bool, "true or false", True),
+        # files that do not say are of the layout that their kind was first trained in
+        sample_from_anchor=keys.read(f"{ARCHITECTURE}.sample_from_anchor", bool, "true or false", w1 is not None),
         window=window if has_window else 0,
         window_layers=tuple(bool(flag) for flag in pattern) if has_window else (),
     )

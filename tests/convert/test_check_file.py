@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 import gguf
@@ -60,6 +61,15 @@ def test_file_of_another_program_passes_without_fingerprint(convert, command, ta
     ours = [key for key in read_gguf(path).metadata if key.startswith("dspark.")]
     result = command("--check", rewrite(path, drop=ours), "--target", target)
     assert result.code == 0 and "fingerprint: none in the file" in result.out
+
+
+def test_dflash_file_without_a_layout_has_the_one_that_is_run(convert, command, target, rewrite):
+    path = convert(make_drafter())
+    heads = ["markov_w1.weight", "markov_w2.weight", "conf_proj.weight", "conf_proj.bias"]
+    dropped = ["dflash.sample_from_anchor", "dspark.fingerprint.version"]
+    for drop, wanted in (dropped, "dspark drafter .*anchor-first"), (dropped + heads, r"dflash drafter .*1\+n"):
+        result = command("--check", rewrite(path, drop=drop), "--target", target)
+        assert result.code == 0 and re.search(wanted, result.out)
 
 
 def test_embedding_without_head_is_pointed_out(convert, command, target, rewrite):
