@@ -18,6 +18,7 @@ _T = TypeVar("_T")
 ARCHITECTURE = "dflash"  # for DFlash and DSpark alike; the Markov tensors make the difference
 NOISE_KEY = "dspark.noise_embd"
 HASH_KEY = "dspark.target.tokenizer_sha256"
+DEPTH_KEY = "dspark.target.block_count"
 FINGERPRINT = "dspark.fingerprint"
 _FILE_TYPES = {
     "f32": LlamaFileType.ALL_F32,
@@ -82,6 +83,7 @@ def drafter_metadata(
     values.update({f"{ARCHITECTURE}.{key}": value for key, value in drafter.items()})
     values.update(_tokenizer(settings, target))
     values["dspark.target.name"] = GgufValue(target.name, _STRING)
+    values[DEPTH_KEY] = GgufValue(target.n_layer, _U32)
     values[HASH_KEY] = GgufValue(tokenizer_hash(target.tokenizer), _STRING)
     if mask_row is not None:
         values[NOISE_KEY] = GgufValue(mask_row.tolist(), _ARRAY, _F32)

@@ -125,6 +125,15 @@ def test_other_target_is_refused_with_all_reasons(convert, command, tmp_path):
     assert "tokenizer_sha256" in result.err
 
 
+def test_deeper_target_is_refused(convert, command, tmp_path):
+    path = convert(make_drafter())
+    deeper = write_target(tmp_path / "deeper.gguf", n_layer=8)
+    result = command("--check", path, "--target", deeper)
+    assert result.code == 1 and "wanted: 8, the layers of tiny target" in result.err
+    predicting = write_target(tmp_path / "predicting.gguf", n_layer=8, extra={"qwen3.nextn_predict_layers": 2})
+    assert command("--check", path, "--target", predicting).code == 0
+
+
 def test_target_and_drafter_exchanged(convert, command, target):
     path = convert(make_drafter())
     assert "is a drafter" in command("--check", target, "--target", path).err
