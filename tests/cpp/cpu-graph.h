@@ -18,10 +18,12 @@ class cpu_graph {
 
     pds::graph_context & g() { return *description_; }
 
-    // Bytes of a tensor in its own type.
-    ggml_tensor * tensor(ggml_type type, std::initializer_list<int64_t> ne, const void * bytes) {
+    // Bytes of a tensor in its own type. layout: null for the CPU's plain one.
+    ggml_tensor * tensor(ggml_type type, std::initializer_list<int64_t> ne, const void * bytes,
+                         ggml_backend_buffer_type_t layout = nullptr) {
         ggml_tensor * tensor = ggml_new_tensor(data_.get(), type, static_cast<int>(ne.size()), ne.begin());
-        buffers_.emplace_back(ggml_backend_alloc_buffer(backends_.cpu(), ggml_nbytes(tensor) + 64));
+        layout               = layout != nullptr ? layout : ggml_backend_get_default_buffer_type(backends_.cpu());
+        buffers_.emplace_back(ggml_backend_buft_alloc_buffer(layout, ggml_nbytes(tensor) + 64));
         ggml_backend_tensor_alloc(buffers_.back().get(), tensor, ggml_backend_buffer_get_base(buffers_.back().get()));
         ggml_backend_tensor_set(tensor, bytes, 0, ggml_nbytes(tensor));
         return tensor;
@@ -30,20 +32,25 @@ class cpu_graph {
         return tensor(GGML_TYPE_F32, ne, values.data());
     }
 
-    // Runs the graph up to these results and gives their values, one after another.
-    template <typename value = float> std::vector<value> run(std::initializer_list<ggml_tensor *> results) {
+    // Ends the description: these results are wanted.
+    void finish(std::initializer_list<ggml_tensor *> results) {
         for (ggml_tensor * result : results) {
             description_->keep(result);
         }
-        pds::graph_runner runner(backends_, std::move(description_));
-        pds::progress     nobody;
-        runner.run(n_threads_, nobody);
-        std::vector<value> values;
-        for (ggml_tensor * result : results) {
-            const size_t at = values.size();
-            values.resize(at + static_cast<size_t>(ggml_nelements(result)));
-            ggml_backend_tensor_get(result, values.data() + at, 0, ggml_nbytes(result));
-        }
+        runner_ = std::make_unique<pds::graph_runner>(backends_, std::move(description_));
+    }
+
+    void compute() {
+        pds::progress nobody;
+        runner_->run(n_threads_, nobody);
+    }
+
+    // Finishes and computes the graph. Returns the values of the result.
+    template <typename value = float> std::vector<value> run(ggml_tensor * result) {
+        finish({ result });
+        compute();
+        std::vector<value> values(static_cast<size_t>(ggml_nelements(result)));
+        ggml_backend_tensor_get(result, values.data(), 0, ggml_nbytes(result));
         return values;
     }
 
@@ -53,6 +60,7 @@ class cpu_graph {
     ggml_context_ptr                     data_;
     std::vector<ggml_backend_buffer_ptr> buffers_;
     std::unique_ptr<pds::graph_context>  description_;
+    std::unique_ptr<pds::graph_runner>   runner_;
 };
 
 inline std::vector<float> normal_values(std::mt19937 & rng, int64_t n, float sigma) {

@@ -54,7 +54,7 @@ struct sum_data {
             r.shared_gate = graph.tensor(GGML_TYPE_F32, { 1, n }, at(gate, 1));
         }
         r.residual = graph.tensor(GGML_TYPE_F32, { s.n_embd, n }, at(residual, s.n_embd));
-        return graph.run({ pds::moe_finalize(graph.g(), r, form) });
+        return graph.run(pds::moe_finalize(graph.g(), r, form));
     }
 
     sum_shape            shape;
