@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -94,6 +95,7 @@ def write_tiny_model(
     seed: int = 0,
     extra: Mapping[str, float | str] | None = None,
     shape: TinyShape = TinyShape(),
+    change: Mapping[str, NDArray[Any] | None] | None = None,
 ) -> Path:
     """Writes a model that generates varied nonsense.
 
@@ -103,6 +105,7 @@ def write_tiny_model(
         seed: of the weights.
         extra: further metadata, floats or strings.
         shape: sizes and scales.
+        change: tensors to add or to replace, or with None to leave out.
     """
     writer = gguf.GGUFWriter(path, architecture)
     _add_settings(writer, shape)
@@ -116,8 +119,9 @@ def write_tiny_model(
     for key, value in (extra or {}).items():
         add = writer.add_string if isinstance(value, str) else writer.add_float32
         add(key, value)
-    for name, weights in tiny_weights(architecture, seed, shape).items():
-        writer.add_tensor(name, weights)
+    for name, weights in {**tiny_weights(architecture, seed, shape), **(change or {})}.items():
+        if weights is not None:
+            writer.add_tensor(name, weights)
     finish_file(writer)
     return path
 

@@ -1,82 +1,17 @@
-// What a mixture of experts costs on the CPU: the sum at its end next to its plain twin, and the products with the
-// matrices of experts by how many rows there are and how many experts these share. Not a test.
-#include "graph/moe-finalize.h"
-
+// Microseconds of products with the matrices of experts, by how many rows there are and how many experts these share.
+// Not a test.
 #include "cpu-graph.h"
+#include "cpu-time.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
-#include <functional>
 
 namespace {
-
-using pds::expert_form;
 
 constexpr int64_t n_embd   = 2048;
 constexpr int64_t n_ff     = 512;
 constexpr int64_t n_expert = 256;
 constexpr int64_t n_used   = 8;
-
-// CPU time of this thread, which does all the work.
-double cpu_us() {
-    timespec now{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
-
-// Best of several repetitions: what the work takes when nothing else runs.
-double best_us(int n_repeats, const std::function<void()> & prepare, const std::function<void()> & work) {
-    double best = 1e30;
-    for (int i = 0; i < n_repeats; i++) {
-        prepare();
-        const double begin = cpu_us();
-        work();
-        best = std::min(best, cpu_us() - begin);
-    }
-    return best;
-}
-
-// ---- the sum ----
-
-constexpr int n_layers = 20; // in one graph, so that its start does not count
-
-double sum_us(int64_t n_tokens, expert_form form) {
-    std::mt19937        rng(1);
-    pds_test::cpu_graph graph(static_cast<int32_t>(n_tokens));
-    const auto          values = [&](std::initializer_list<int64_t> ne) {
-        int64_t n = 1;
-        for (const int64_t size : ne) {
-            n *= size;
-        }
-        return graph.tensor(ne, pds_test::normal_values(rng, n, 1.0f));
-    };
-    const std::vector<int32_t> ids(static_cast<size_t>(n_used * n_tokens), 0);
-    pds::expert_results        r = {};
-    r.experts                    = values({ n_embd, n_used, n_tokens });
-    r.route       = { graph.tensor(GGML_TYPE_I32, { n_used, n_tokens }, ids.data()), values({ n_used, n_tokens }) };
-    r.shared      = values({ n_embd, n_tokens });
-    r.shared_gate = values({ 1, n_tokens });
-    r.residual    = values({ n_embd, n_tokens });
-    for (int layer = 0; layer < n_layers; layer++) {
-        r.residual = pds::moe_finalize(graph.g(), r, form);
-    }
-    graph.finish({ r.residual });
-    return best_us(300, [] {}, [&] { graph.compute(); }) / n_layers;
-}
-
-void bench_sum() {
-    std::printf("sum of %d experts, a shared one and the residual, n_embd %d: us per layer\n", int{ n_used },
-                int{ n_embd });
-    for (int64_t n_tokens = 1; n_tokens <= 9; n_tokens++) {
-        const double fused = sum_us(n_tokens, expert_form::fused);
-        const double plain = sum_us(n_tokens, expert_form::plain);
-        std::printf("  %d rows: fused %6.1f  plain %6.1f  %4.1fx\n", static_cast<int>(n_tokens), fused, plain,
-                    plain / fused);
-    }
-}
-
-// ---- products ----
 
 enum class sharing { none, half, all };
 
@@ -132,7 +67,7 @@ double product_us(pds_test::cpu_graph & graph, ggml_tensor * matrices, int64_t n
         const std::vector<int32_t> chosen = choose(rng, n_tokens, how);
         ggml_backend_tensor_set(ids, chosen.data(), 0, ggml_nbytes(ids));
     };
-    return best_us(25, other_experts, [&] { graph.compute(); });
+    return pds_test::best_us(25, other_experts, [&] { graph.compute(); });
 }
 
 void bench_products(ggml_type type, bool repack) {
@@ -160,7 +95,6 @@ void bench_products(ggml_type type, bool repack) {
 } // namespace
 
 int main() {
-    bench_sum();
     std::printf("products of 1 to 9 rows with %d of %d matrices of %d x %d: us\n", int{ n_used }, int{ n_expert },
                 int{ n_embd }, int{ n_ff });
     for (const ggml_type type : { GGML_TYPE_Q4_K, GGML_TYPE_Q8_0, GGML_TYPE_BF16, GGML_TYPE_NVFP4 }) {
