@@ -70,6 +70,21 @@ double product_us(pds_test::cpu_graph & graph, ggml_tensor * matrices, int64_t n
     return pds_test::best_us(25, other_experts, [&] { graph.compute(); });
 }
 
+// The same work as when all rows share their experts, as one plain product for each expert. All experts have their
+// turn, so that they come from memory.
+double plain_products_us(pds_test::cpu_graph & graph, ggml_tensor * matrices, int64_t n_tokens) {
+    std::mt19937   rng(3);
+    ggml_context * ctx = graph.g().ctx;
+    ggml_tensor *  x   = graph.tensor({ n_embd, n_tokens }, pds_test::normal_values(rng, n_embd * n_tokens, 1.0f));
+    for (int64_t id = 0; id < n_expert; id++) {
+        const auto    offset = static_cast<size_t>(id) * matrices->nb[2];
+        ggml_tensor * matrix = ggml_view_2d(ctx, matrices, n_embd, n_ff, matrices->nb[1], offset);
+        graph.g().expand(ggml_mul_mat(ctx, matrix, x));
+    }
+    graph.finish({});
+    return pds_test::best_us(5, [] {}, [&] { graph.compute(); }) * n_used / n_expert;
+}
+
 void bench_products(ggml_type type, bool repack) {
     const ggml_backend_buffer_type_t layout = repack ? repacked_type(type) : nullptr;
     if (repack && layout == nullptr) {
@@ -90,6 +105,14 @@ void bench_products(ggml_type type, bool repack) {
         }
         std::printf("\n");
     }
+    std::printf("  %-28s", "as plain products");
+    for (int64_t n_tokens = 1; n_tokens <= 9; n_tokens++) {
+        pds_test::cpu_graph graph(static_cast<int32_t>(n_tokens));
+        ggml_tensor *       matrices = graph.tensor(type, { n_embd, n_ff, n_expert }, bytes.data(), layout);
+        std::printf(" %6.0f", plain_products_us(graph, matrices, n_tokens));
+        std::fflush(stdout);
+    }
+    std::printf("\n");
 }
 
 } // namespace

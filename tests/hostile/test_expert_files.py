@@ -186,6 +186,13 @@ def test_merged_gate_and_up_equal_separate_ones(tmp_path: Path) -> None:
     np.testing.assert_array_equal(logits(changed(tmp_path, merged_gate_up())), separate)
 
 
+def test_a_router_of_the_shared_expert_with_one_dimension(tmp_path: Path) -> None:
+    name = "blk.0.ffn_gate_inp_shexp.weight"
+    flat = tiny_weights("qwen35moe")[name].reshape(-1)
+    plain = logits(write_tiny_model(tmp_path / "plain.gguf", "qwen35moe"))
+    np.testing.assert_array_equal(logits(changed(tmp_path, {name: flat}, "qwen35moe")), plain)
+
+
 SCALED = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"]
 
 

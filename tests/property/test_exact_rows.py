@@ -60,6 +60,13 @@ def test_so_do_they_with_two_threads(tmp_path: Path, architecture: str, kind: st
         np.testing.assert_array_equal(batched, single)
 
 
+@pytest.mark.parametrize("kind", ["f32", "q4_0"])
+def test_so_do_they_with_plain_experts(tmp_path: Path, kind: str) -> None:
+    path = quantize(write_tiny_model(tmp_path / "f32.gguf", "qwen35moe", shape=WIDE), tmp_path / "model.gguf", kind)
+    for single, batched in single_and_batched(Running(path, fused_experts=False)):
+        np.testing.assert_array_equal(batched, single)
+
+
 def test_fast_rows_differ_with_two_threads(tmp_path: Path) -> None:
     path = write_tiny_model(tmp_path / "f32.gguf", shape=WIDE)
     model = Running(path, verify="fast", n_threads=2)
