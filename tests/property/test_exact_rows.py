@@ -62,7 +62,7 @@ def test_so_do_they_with_two_threads(tmp_path: Path, architecture: str, kind: st
 
 @pytest.mark.parametrize("kind", ["f32", "q4_0"])
 def test_so_do_they_with_plain_experts(tmp_path: Path, kind: str) -> None:
-    path = quantize(write_tiny_model(tmp_path / "f32.gguf", "qwen35moe", shape=WIDE), tmp_path / "model.gguf", kind)
+    path = quantize(write_tiny_model(tmp_path / "f32.gguf", "qwen3moe", shape=WIDE), tmp_path / "model.gguf", kind)
     for single, batched in single_and_batched(Running(path, fused_experts=False)):
         np.testing.assert_array_equal(batched, single)
 
