@@ -35,7 +35,7 @@ def same_work(one: Answer, other: Answer) -> bool:
 
 @pytest.mark.parametrize("flash_attn", [False, True], ids=["plain attention", "fused attention"])
 @pytest.mark.parametrize("type", ["f32", "q4_0"])
-@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen35"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen3moe", "qwen35", "qwen35moe"])
 def test_rounds_leave_the_state_of_decoding_one_by_one(
     make_pair: MakePair, architecture: str, type: str, flash_attn: bool
 ) -> None:
