@@ -1,6 +1,6 @@
 """Renders the chats of ``data/qwen3_6_prompts.json`` again, with the template engine of the package transformers.
 
-    pip install transformers==5.24.0 && python tests/golden_prompts.py
+pip install transformers==5.24.0 && python tests/golden_prompts.py
 """
 
 from __future__ import annotations
