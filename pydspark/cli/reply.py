@@ -28,6 +28,7 @@ class Generation:
         params: how to generate.
         terminal: shows the progress of the prompt, and the speed where ``show_speed`` allows it.
         show_speed: the text does not go to the same screen, so a live line cannot get in its way.
+        boundaries: of the prompt; see ``pydspark.records.Request``.
 
     Attributes:
         engine: generates.
@@ -36,10 +37,17 @@ class Generation:
     """
 
     def __init__(
-        self, engine: Engine, tokens: Sequence[int], params: SamplingParams, terminal: Terminal, show_speed: bool
+        self,
+        engine: Engine,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        terminal: Terminal,
+        show_speed: bool,
+        boundaries: tuple[int, ...] = (),
     ) -> None:
         self.engine = engine
         self._tokens = tokens
+        self._boundaries = boundaries
         self._params = params
         self._terminal = terminal
         self._show_speed = show_speed
@@ -55,7 +63,7 @@ class Generation:
                 self._terminal.progress("reading the prompt", fraction)
                 return not interrupt.pressed
 
-            stream = self.engine.events(self._tokens, self._params, show_prompt)
+            stream = self.engine.events(self._tokens, self._params, show_prompt, self._boundaries)
             try:
                 for event in stream:
                     if isinstance(event, Token):
@@ -95,10 +103,15 @@ class Reply:
 
 
 def show_reply(
-    engine: Engine, tokens: Sequence[int], params: SamplingParams, terminal: Terminal, output: Output
+    engine: Engine,
+    tokens: Sequence[int],
+    params: SamplingParams,
+    terminal: Terminal,
+    output: Output,
+    boundaries: tuple[int, ...] = (),
 ) -> Reply:
     """Generates a reply, writes it to ``output`` piece by piece, and a summary to ``terminal``."""
-    generation = Generation(engine, tokens, params, terminal, show_speed=output.is_file)
+    generation = Generation(engine, tokens, params, terminal, output.is_file, boundaries)
     texts: list[str] = []
     done = None
     for event in generation.events():
