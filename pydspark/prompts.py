@@ -23,7 +23,7 @@ _NEAR_END = 8  # tokens that take hardly longer to evaluate than the last one al
 
 @dataclass(frozen=True)
 class ChatPrompt:
-    """A chat, ready to be answered.
+    """A chat, ready to be answered. With tokens alone, a prompt whose answer is content and nothing else.
 
     Attributes:
         tokens: ids of the prompt.
@@ -35,11 +35,11 @@ class ChatPrompt:
     """
 
     tokens: list[int]
-    boundaries: tuple[int, ...]
-    in_reasoning: bool
-    finds_reasoning: bool
-    keeps_reasoning: bool
-    tools: Tools | None
+    boundaries: tuple[int, ...] = ()
+    in_reasoning: bool = False
+    finds_reasoning: bool = False
+    keeps_reasoning: bool = False
+    tools: Tools | None = None
 
     def parser(self) -> ChatParser:
         """A fresh parser of the answer."""
@@ -124,8 +124,8 @@ class Prompts:
         """
         params = params or ChatParams()
         chat = self._protector.protect_messages(normalize_messages(messages))
-        protected_tools, variables = self._protected(tools), params.variables()
         callable_tools = Tools(tools) if tools else None
+        protected_tools, variables = self._protected(tools), params.variables()
 
         def render(messages: Sequence[Mapping[str, object]]) -> str:
             return self._render(messages, protected_tools, variables)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from collections.abc import Mapping
+from typing import Any, TextIO
 
 from pydspark.cli.flags import with_flags
 from pydspark.cli.reply import show_reply
@@ -48,7 +49,7 @@ class Chat:
         self._output = output
         self._chat_params = chat_params
         self._system = system
-        self._messages = chat_messages(system)
+        self._messages: list[Mapping[str, Any]] = [*chat_messages(system)]
 
     def run(self, stdin: TextIO, first: str | None = None) -> int:
         """Talks until the input ends.
@@ -66,7 +67,7 @@ class Chat:
             if line == "/exit":
                 break
             if line == "/clear":
-                self._messages = chat_messages(self._system)
+                self._messages = [*chat_messages(self._system)]
                 self._terminal.say("The chat begins again.")
             elif line.strip():
                 self.answer(line)
@@ -89,14 +90,12 @@ class Chat:
         self._messages.append({"role": "user", "content": text})
         prompt = self._engine.chat_prompt(self._messages, params=self._chat_params)
         try:
-            reply = show_reply(
-                self._engine, prompt.tokens, self._params, self._terminal, self._output, prompt.boundaries
-            )
+            reply = show_reply(self._engine, prompt, self._params, self._terminal, self._output)
         except ContextFullError as error:
             self._messages.pop()
             self._terminal.error(f"{with_flags(str(error))}; /clear begins a new chat")
             return
-        self._messages.append({"role": "assistant", "content": reply.text})
+        self._messages.append(reply.message)
 
 
 def _enable_line_editing() -> None:

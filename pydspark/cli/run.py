@@ -45,11 +45,14 @@ def run(arguments: Arguments, terminal: Terminal, output: Output) -> int:
             raise ArgumentError("this model has no chat template, which -sys and -cnv need; leave them out")
         if prompt is None or arguments.get("conversation"):
             return Chat(engine, params, terminal, output, system, chat_params).run(sys.stdin, prompt)
-        chat = engine.chat_prompt(chat_messages(system, prompt), params=chat_params) if is_chat else None
-        tokens = engine.prompts.encode(prompt) if chat is None else chat.tokens
+        if is_chat:
+            ready = engine.chat_prompt(chat_messages(system, prompt), params=chat_params)
+        else:
+            ready = ChatPrompt(engine.prompts.encode(prompt))
         if arguments.get("json"):
-            return _print_json(Generation(engine, tokens, params, terminal, True), chat, llama.model_path, output)
-        reply = show_reply(engine, tokens, params, terminal, output)
+            generation = Generation(engine, ready, params, terminal, True)
+            return _print_json(generation, ready if is_chat else None, llama.model_path, output)
+        reply = show_reply(engine, ready, params, terminal, output)
         return 0 if reply.done is not None else Cancelled.exit_code
 
 

@@ -24,10 +24,12 @@ class Tools:
         tools: in OpenAI's form; a function without what stands around it will do.
 
     Raises:
-        ArgumentError: a tool that is not of this form; names its index.
+        ArgumentError: no list, or a tool that is not of this form; names its index.
     """
 
     def __init__(self, tools: Sequence[object]) -> None:
+        if not isinstance(tools, (list, tuple)):
+            raise ArgumentError(f"tools should be a list, but is {type(tools).__name__}")
         functions = [_function(f"tools[{i}]", tool) for i, tool in enumerate(tools)]
         self._parameters = {function["name"]: function.get("parameters") for function in functions}
 

@@ -295,6 +295,11 @@ def test_tools_without_a_name_are_refused(tool: object) -> None:
         Tools([{"name": "f"}, tool])
 
 
+def test_tools_that_are_no_list_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="tools should be a list, but is dict"):
+        Tools({"name": "f"})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "schema", [5, {"properties": 5}, {"properties": {"k": 5}}, {"properties": {"k": {"$ref": "#/properties/k"}}}]
 )
