@@ -15,6 +15,7 @@ from pydspark._native import Gguf
 from pydspark.bench.machine import facts
 from pydspark.bench.measure import Bench, Plan, Sample, run_round
 from pydspark.bench.report import MEASURED, facts_text, ratio_json, ratio_table, row_json, table
+from pydspark.bench.second_turn import measure_second_turn, second_turn_json, second_turn_text
 from pydspark.bench.stages import StageBench, stage_json, stage_table
 from pydspark.bench.summary import compare, summarize
 from pydspark.bench.worker import Worker
@@ -50,6 +51,8 @@ def parser() -> argparse.ArgumentParser:
                         help="take turns with another build of ggml, whose libraries are in this folder")  # fmt: skip
     parser.add_argument("--stages", action="store_true",
                         help="of batches, tell what each kind of layer and the head take")  # fmt: skip
+    parser.add_argument("--second-turn", type=_count, metavar="N",
+                        help="how long the second question below N tokens waits for its first token")  # fmt: skip
     settings = parser.add_argument_group("settings of the model")
     for name, option in options(ModelParams).items():
         if name in _MODEL_FIELDS:
@@ -94,7 +97,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         plan = plan_of(args)
         n_rounds = max(1, args.repetitions)
-        if args.stages:
+        if args.second_turn:
+            found = measure_second_turn(Gguf(plan.path), plan.params, args.second_turn)
+            text, result = second_turn_text(found), second_turn_json(found)
+        elif args.stages:
             text, result = _stages(plan, n_rounds)
         else:
             text, result = _versus(plan, args.against, n_rounds) if args.against else _alone(plan, n_rounds)

@@ -1,4 +1,4 @@
-"""``python -m pydspark.bench --stages``: what each kind of layer takes."""
+"""``python -m pydspark.bench --stages`` and ``--second-turn``: what each kind of layer takes, and what reuse saves."""
 
 from __future__ import annotations
 
@@ -47,3 +47,12 @@ def test_memory_is_what_the_sizes_say(capsys: pytest.CaptureFixture[str]) -> Non
 def test_without_widths_there_is_nothing_to_measure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--stages", "-m", str(DATA / "qwen3.gguf"), "-w", "0"]) == 2
     assert "--widths" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "n_held"), [("qwen3", 124), ("qwen35", 124), ("qwen35moe", 124)])
+def test_the_second_turn_evaluates_only_what_is_new(capsys: pytest.CaptureFixture[str], name: str, n_held: int) -> None:
+    assert main(["--second-turn", "100", "-t", "1", "-m", str(DATA / f"{name}.gguf")]) == 0
+    result = json.loads(capsys.readouterr().out.strip().split("\n")[-1])
+    assert result["n_held"] == n_held
+    assert result["n_prompt"] == 100 + 24 + 12 + 24
+    assert result["same_text"]
