@@ -67,6 +67,14 @@ struct target_hparams {
     std::vector<int32_t> banned;
 };
 
+// Layers of a target, and how many more lie behind them in the file that only predict further tokens.
+struct target_depth {
+    int32_t n_layer = 0;
+    int32_t n_extra = 0;
+};
+
+target_depth read_target_depth(const gguf_file & gguf);
+
 // What every decoder-only target has in common; an architecture adds and checks its own after this.
 target_hparams read_common_hparams(const gguf_file & gguf);
 // For architectures with a mixture of experts in each layer.
