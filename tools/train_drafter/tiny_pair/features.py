@@ -39,9 +39,8 @@ def main():
         tid=np.zeros((*ids.shape, TOP), np.uint16), tlp=np.zeros((*ids.shape, TOP), np.float16),
     )  # fmt: skip
     for i in range(0, len(ids), 8):
-        for key, x in zip(
-            ("taps", "tid", "tlp"), features(m, torch.from_numpy(ids[i : i + 8].astype(np.int64))), strict=True
-        ):
+        rows = features(m, torch.from_numpy(ids[i : i + 8].astype(np.int64)))
+        for key, x in zip(("taps", "tid", "tlp"), rows, strict=True):
             out[key][i : i + 8] = x.numpy().astype(out[key].dtype)
         if i % 400 == 0:
             print(f"{i} of {len(ids)} sequences", flush=True)

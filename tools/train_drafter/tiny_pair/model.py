@@ -4,6 +4,7 @@ Parameters carry their GGUF names and layout (``blk.0.attn_qkv.weight`` …), so
 multipliers, ``ssm_a`` is trained as its logarithm ``ssm_a_log``.  Value head h reads key head h mod N_KEY.
 """
 
+import delta
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -78,8 +79,10 @@ class Weights(nn.Module):
 
 
 class Target(Weights):
-    def __init__(self):
+    def __init__(self, fused=False):
+        """fused: whole sequences go through delta.c."""
         super().__init__()
+        self.fused = fused
         deep = (2 * L) ** -0.5
         self.add("token_embd.weight", V, D, std=0.5)
         self.add("output.weight", V, D, std=0.02)
@@ -137,10 +140,14 @@ class Target(Weights):
         u = torch.cat([past, u], -1)
         y = F.silu(F.conv1d(u, self[b + "ssm_conv1d.weight"][:, None], groups=C)).mT
         q, k, v = y.split([N_KEY * S, N_KEY * S, N_VALUE * S], -1)
-        q, k = (self.unit(t.view(B, T, N_KEY, S)).repeat(1, 1, N_VALUE // N_KEY, 1) for t in (q, k))
+        q, k, v = self.unit(q.view(B, T, N_KEY, S)), self.unit(k.view(B, T, N_KEY, S)), v.view(B, T, N_VALUE, S)
         beta = (x @ self[b + "ssm_beta.weight"].T).sigmoid()
         g = -self[b + "ssm_a_log"].exp() * F.softplus(x @ self[b + "ssm_alpha.weight"].T + self[b + "ssm_dt.bias"])
-        o, state = delta_rule(q, k, v.view(B, T, N_VALUE, S), beta, g, state)
+        if cache is None and self.fused:
+            o = delta.delta_rule(q, k, v, beta, g)
+        else:
+            q, k = (t.repeat(1, 1, N_VALUE // N_KEY, 1) for t in (q, k))
+            o, state = delta_rule(q, k, v, beta, g, state)
         if cache is not None:
             cache[i] = u[..., -(CONV - 1) :], state
         z = (x @ self[b + "attn_gate.weight"].T).view(B, T, N_VALUE, S)

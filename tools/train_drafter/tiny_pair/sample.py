@@ -28,6 +28,14 @@ class Slot:
         self.ids, self.sampled, self.category = [], [], category
         self.ask(text.system_turn(r.choice(text.SYSTEMS) if r.random() < 0.3 else "", self.tools))
 
+    @staticmethod
+    def of(ids, category):
+        """A chat that answers these ids once, greedily."""
+        slot = object.__new__(Slot)
+        slot.ids, slot.sampled, slot.category = list(ids), [False] * len(ids), category
+        slot.single, slot.start, slot.temp = True, len(ids), 0
+        return slot
+
     def ask(self, before):
         r = self.r
         while True:

@@ -1,7 +1,7 @@
 """Trains the drafter: python train_pair.py TARGET.gguf FEATURES.npz OUT_DIR --seconds N
 
 Writes config.json and model.safetensors (BF16, DeepSpec names) without embedding and head: the target's are used.
-Starts again from OUT_DIR/state.pt if that exists.
+N counts seconds of CPU time. Goes on from OUT_DIR/state.pt if that exists.
 """
 
 import argparse
@@ -96,12 +96,12 @@ def main():
         m.load_state_dict(s["model"]), opt.load_state_dict(s["opt"])
         step, spent = s["step"], s["spent"]
     g, decay = torch.Generator().manual_seed(step), torch.exp(-torch.arange(BLOCK) / a.gamma)
-    t0, due = time.time() - spent, spent
+    t0, due = time.process_time() - spent, spent
     while True:
-        used = time.time() - t0
+        used = time.process_time() - t0
         u = min(1.0, used / a.seconds)
         if used >= due or u == 1.0:
-            due = used + 100
+            due = used + 60
             length, by_slot = check(m, embedding, head, data)
             shown = " ".join(f"{x:.3f}" for x in by_slot)
             print(f"{used:.0f}s step {step} kl/l1/bce {avg.round(3)} accepted {length:.3f} by slot {shown}", flush=True)
