@@ -85,10 +85,10 @@ def calibration(confidences, bins=10):
     used = [b == i for i in range(bins) if (b == i).any()]
     return dict(
         n=len(c),
-        mean=round(c.mean(), 4),
-        accepted=round(ok.mean(), 4),
-        ece=round(sum(abs(c[u].mean() - ok[u].mean()) * u.mean() for u in used), 4),
-        by_slot=[[round(c[k == i].mean(), 3), round(ok[k == i].mean(), 3)] for i in range(BLOCK)],
+        mean=round(float(c.mean()), 4),
+        accepted=round(float(ok.mean()), 4),
+        ece=round(float(sum(abs(c[u].mean() - ok[u].mean()) * u.mean() for u in used)), 4),
+        by_slot=[[round(float(x[k == i].mean()), 3) for x in (c, ok)] for i in range(BLOCK) if (k == i).any()],
     )
 
 

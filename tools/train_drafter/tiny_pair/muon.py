@@ -21,12 +21,16 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self):
         for group in self.param_groups:
+            same_shape = {}
             for p in group["params"]:
                 buf = self.state[p].setdefault("momentum", torch.zeros_like(p))
                 buf.lerp_(p.grad, 1 - group["momentum"])
-                update = orthogonal(p.grad.lerp(buf, group["momentum"]))
-                scale = max(1, p.shape[-2] / p.shape[-1]) ** 0.5
-                p.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-group["lr"] * scale)
+                same_shape.setdefault(p.shape, []).append(p)
+            for shape, params in same_shape.items():
+                grads = [p.grad.lerp(self.state[p]["momentum"], group["momentum"]) for p in params]
+                scale = max(1, shape[-2] / shape[-1]) ** 0.5
+                for p, update in zip(params, orthogonal(torch.stack(grads)), strict=True):
+                    p.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-group["lr"] * scale)
 
 
 class Mixed:

@@ -51,7 +51,7 @@ def main():
     a = ap.parse_args()
     torch.set_num_threads(1), torch.manual_seed(0)
     ids, answer = load_tokens(a.data, "train")
-    held = [x[:64] for x in load_tokens(a.data, "held")]
+    held = [x[:24] for x in load_tokens(a.data, "held")]
     m = Target(fused=True)
     opt, step, spent, order, rng = Mixed(m.named(), a.lr, a.adam_lr), 0, 0.0, [], np.random.default_rng(0)
     if os.path.exists(a.out):
