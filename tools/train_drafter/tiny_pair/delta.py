@@ -1,4 +1,4 @@
-"""The gated delta rule for training: delta.c behind an autograd function (``delta_rule`` of model.py is its plain twin)."""
+"""The gated delta rule for training: delta.c as an autograd function (its plain twin is ``delta_rule`` in model.py)."""
 
 import ctypes
 import os
