@@ -133,9 +133,10 @@ typedef struct pds_session_params {
     int32_t n_threads_batch;
     int32_t type_k; // ggml type numbers of the attention cache
     int32_t type_v;
-    int32_t flash_attn;   // 0 = attention from plain operations
-    int32_t verify_exact; // 1 = rows of a verified batch are computed just as single tokens are
-    int32_t type_k_draft; // of the drafter's cache
+    int32_t flash_attn;    // 0 = attention from plain operations
+    int32_t fused_experts; // 0 = routing and sum of experts from plain operations
+    int32_t verify_exact;  // 1 = rows of a verified batch are computed just as single tokens are
+    int32_t type_k_draft;  // of the drafter's cache
     int32_t type_v_draft;
     int32_t rollback;           // PDS_ROLLBACK_*: how recurrent layers take rejected drafts back
     int64_t prompt_cache_bytes; // most bytes of checkpoints of prompts, for models that need them; 0 = none

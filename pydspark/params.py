@@ -163,6 +163,10 @@ class ModelParams:
     flash_attn: bool = _option(
         True, bool, "attention as one fused operation", flags=("-fa", "--flash-attn"), env="LLAMA_ARG_FLASH_ATTN",
     )
+    fused_experts: bool = _option(
+        True, bool, "routing to experts and adding up what they give as fused operations, for layers on the CPU",
+        flags=("--fused-experts",), env="DSPARK_ARG_FUSED_EXPERTS",
+    )
     spec_type: str = _option(
         "auto", str, "kind of drafter, which must be that of its file; auto = whatever it is, none = do not draft",
         choices=SPEC_TYPES, flags=("--spec-type",), env="LLAMA_ARG_SPEC_TYPE",

@@ -6,7 +6,7 @@ namespace pds {
 
 namespace {
 
-const architecture * const known[] = { &arch_llama, &arch_qwen3, &arch_qwen35 };
+const architecture * const known[] = { &arch_llama, &arch_qwen3, &arch_qwen3moe, &arch_qwen35, &arch_qwen35moe };
 
 std::string supported_names() {
     std::string names;

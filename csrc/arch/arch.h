@@ -15,18 +15,19 @@
 namespace pds {
 
 struct target_layer {
-    ggml_tensor * attn_norm = nullptr; // [n_embd]
-    linear_weight q;                   // or q, k and v in one:
-    linear_weight k;
-    linear_weight v;
-    linear_weight qkv;
-    linear_weight attn_output;
-    ggml_tensor * q_norm   = nullptr; // [head_dim_k] or null
-    ggml_tensor * k_norm   = nullptr; // [head_dim_k] or null
-    ggml_tensor * ffn_norm = nullptr; // [n_embd]
-    linear_weight ffn_gate;
-    linear_weight ffn_up;
-    linear_weight ffn_down;
+    ggml_tensor *  attn_norm = nullptr; // [n_embd]
+    linear_weight  q;                   // or q, k and v in one:
+    linear_weight  k;
+    linear_weight  v;
+    linear_weight  qkv;
+    linear_weight  attn_output;
+    ggml_tensor *  q_norm   = nullptr; // [head_dim_k] or null
+    ggml_tensor *  k_norm   = nullptr; // [head_dim_k] or null
+    ggml_tensor *  ffn_norm = nullptr; // [n_embd]
+    linear_weight  ffn_gate;
+    linear_weight  ffn_up;
+    linear_weight  ffn_down;
+    expert_weights experts; // instead of these three
 
     // of recurrent layers; their qkv and attn_output are as above
     linear_weight output_gate;
@@ -50,6 +51,7 @@ struct build_options {
     const kv_cache &        cache;
     const recurrent_state & recurrent;
     attention_form          attention;
+    expert_form             experts;
 };
 
 struct architecture {
@@ -66,7 +68,9 @@ struct architecture {
 
 extern const architecture arch_llama;
 extern const architecture arch_qwen3;
+extern const architecture arch_qwen3moe;
 extern const architecture arch_qwen35;
+extern const architecture arch_qwen35moe;
 
 // Throws error(PDS_ERR_UNSUPPORTED) naming what the file holds and what is supported.
 const architecture & find_architecture(const gguf_file & gguf);

@@ -12,7 +12,8 @@ target_tensors list_decoder_ends(weights & w, const target_hparams & hp) {
     linear_reader read(w, "", hp.n_layer, false);
     t.output = read.find("output", hp.n_embd, hp.n_vocab_rows);
     if (t.output.weight == nullptr) {
-        t.output = read.require("token_embd", hp.n_embd, hp.n_vocab_rows);
+        t.output.weight =
+            w.require("token_embd.weight", { hp.n_embd, hp.n_vocab_rows }, weight_use::mul_mat, hp.n_layer);
     }
     return t;
 }

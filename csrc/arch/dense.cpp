@@ -11,33 +11,6 @@ namespace pds {
 
 namespace {
 
-target_layer list_layer(weights & w, const target_hparams & hp, const dense_options & dense, int32_t il) {
-    const auto    i        = static_cast<size_t>(il);
-    const int64_t n_embd   = hp.n_embd;
-    const int64_t n_embd_q = int64_t(hp.n_head[i]) * hp.head_dim_k;
-    const int64_t n_embd_k = int64_t(hp.n_head_kv[i]) * hp.head_dim_k;
-    const int64_t n_embd_v = int64_t(hp.n_head_kv[i]) * hp.head_dim_v;
-    const int64_t n_embd_o = int64_t(hp.n_head[i]) * hp.head_dim_v;
-    linear_reader read(w, format("blk.%d.", il), il, dense.biases);
-
-    target_layer layer;
-    layer.attn_norm = read.norm("attn_norm", n_embd);
-    layer.qkv       = read.find("attn_qkv", n_embd, n_embd_q + n_embd_k + n_embd_v);
-    if (layer.qkv.weight == nullptr) {
-        layer.q = read.require("attn_q", n_embd, n_embd_q);
-        layer.k = read.require("attn_k", n_embd, n_embd_k);
-        layer.v = read.require("attn_v", n_embd, n_embd_v);
-    }
-    if (dense.qk_norm) {
-        layer.q_norm = read.norm("attn_q_norm", hp.head_dim_k);
-        layer.k_norm = read.norm("attn_k_norm", hp.head_dim_k);
-    }
-    layer.attn_output = read.require("attn_output", n_embd_o, n_embd);
-    layer.ffn_norm    = read.norm("ffn_norm", n_embd);
-    list_dense_feed_forward(read, hp, il, layer);
-    return layer;
-}
-
 struct projections {
     ggml_tensor * q; // [head_dim_k, n_head, n_tokens]
     ggml_tensor * k; // [head_dim_k, n_head_kv, n_tokens]
@@ -62,8 +35,35 @@ projections project(graph_context & g, const target_layer & layer, ggml_tensor *
              ggml_view_2d(g.ctx, qkv, a.head_dim_v * a.n_head_kv, n_tokens, qkv->nb[1], offset_v) };
 }
 
-ggml_tensor * attention_block(graph_context & g, const target_hparams & hp, const target_tensors & t, ggml_tensor * x,
-                              const build_options & options, const dense_options & dense, int32_t il) {
+} // namespace
+
+target_layer list_attention(linear_reader & read, const target_hparams & hp, const dense_options & dense, int32_t il) {
+    const auto    i        = static_cast<size_t>(il);
+    const int64_t n_embd   = hp.n_embd;
+    const int64_t n_embd_q = int64_t(hp.n_head[i]) * hp.head_dim_k;
+    const int64_t n_embd_k = int64_t(hp.n_head_kv[i]) * hp.head_dim_k;
+    const int64_t n_embd_v = int64_t(hp.n_head_kv[i]) * hp.head_dim_v;
+    const int64_t n_embd_o = int64_t(hp.n_head[i]) * hp.head_dim_v;
+
+    target_layer layer;
+    layer.attn_norm = read.norm("attn_norm", n_embd);
+    layer.qkv       = read.find("attn_qkv", n_embd, n_embd_q + n_embd_k + n_embd_v);
+    if (layer.qkv.weight == nullptr) {
+        layer.q = read.require("attn_q", n_embd, n_embd_q);
+        layer.k = read.require("attn_k", n_embd, n_embd_k);
+        layer.v = read.require("attn_v", n_embd, n_embd_v);
+    }
+    if (dense.qk_norm) {
+        layer.q_norm = read.norm("attn_q_norm", hp.head_dim_k);
+        layer.k_norm = read.norm("attn_k_norm", hp.head_dim_k);
+    }
+    layer.attn_output = read.require("attn_output", n_embd_o, n_embd);
+    layer.ffn_norm    = read.norm("ffn_norm", n_embd);
+    return layer;
+}
+
+ggml_tensor * attend_layer(graph_context & g, const target_hparams & hp, const target_tensors & t, ggml_tensor * x,
+                           const build_options & options, const dense_options & dense, int32_t il) {
     const auto             i      = static_cast<size_t>(il);
     const target_layer &   layer  = t.layers[i];
     const attention_params params = { hp.n_head[i],
@@ -90,13 +90,14 @@ ggml_tensor * attention_block(graph_context & g, const target_hparams & hp, cons
     return g.name(apply(g, layer.attn_output, heads), "attn_out", il);
 }
 
-} // namespace
-
 target_tensors list_dense_tensors(weights & w, const target_hparams & hp, const dense_options & dense) {
     require_dense_feed_forward(hp);
     target_tensors t = list_decoder_ends(w, hp);
     for (int32_t il = 0; il < hp.n_layer; il++) {
-        t.layers.push_back(list_layer(w, hp, dense, il));
+        linear_reader read(w, format("blk.%d.", il), il, dense.biases);
+        target_layer  layer = list_attention(read, hp, dense, il);
+        list_dense_feed_forward(read, hp, il, layer);
+        t.layers.push_back(layer);
     }
     return t;
 }
@@ -104,7 +105,7 @@ target_tensors list_dense_tensors(weights & w, const target_hparams & hp, const 
 void build_dense(graph_context & g, const target_hparams & hp, const target_tensors & t, const build_options & options,
                  const dense_options & dense) {
     decoder_layer layer;
-    layer.mix          = [&](ggml_tensor * x, int32_t il) { return attention_block(g, hp, t, x, options, dense, il); };
+    layer.mix          = [&](ggml_tensor * x, int32_t il) { return attend_layer(g, hp, t, x, options, dense, il); };
     layer.feed_forward = [&](ggml_tensor * x, ggml_tensor * residual, int32_t il) {
         return dense_feed_forward(g, t.layers[static_cast<size_t>(il)], x, residual, il);
     };

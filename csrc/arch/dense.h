@@ -16,4 +16,10 @@ target_tensors list_dense_tensors(weights & w, const target_hparams & hp, const 
 void build_dense(graph_context & g, const target_hparams & hp, const target_tensors & t, const build_options & options,
                  const dense_options & dense);
 
+// The part that architectures with another feed-forward part have in common with it: attention, and both norms.
+target_layer list_attention(linear_reader & read, const target_hparams & hp, const dense_options & dense, int32_t il);
+// x [n_embd, n_tokens] is normalised. -> [n_embd, n_tokens]
+ggml_tensor * attend_layer(graph_context & g, const target_hparams & hp, const target_tensors & t, ggml_tensor * x,
+                           const build_options & options, const dense_options & dense, int32_t il);
+
 } // namespace pds

@@ -1,7 +1,8 @@
-// Linear layers as files hold them: a weight, perhaps a scale and a bias.
+// Linear layers as files hold them.
 #pragma once
 
-#include "graph/graph-context.h"
+#include "graph/linear.h"
+#include "graph/moe.h"
 #include "model/weights.h"
 
 #include <cstdint>
@@ -9,23 +10,17 @@
 
 namespace pds {
 
-// y = (weight x) * scale + bias; bias and scale are null where the file has none.
-struct linear_weight {
-    ggml_tensor * weight = nullptr; // [n_in, n_out]
-    ggml_tensor * scale  = nullptr; // [1]
-    ggml_tensor * bias   = nullptr; // [n_out]
-};
-
-// x [n_in, n_tokens] -> [n_out, n_tokens]
-ggml_tensor * apply(graph_context & g, const linear_weight & linear, ggml_tensor * x);
-
-// Reads "<prefix><name>.weight" with its optional scale and bias.
+// Reads "<prefix><name>.weight" with what belongs to it: "<prefix><name>.scale" (in some files "....weight.scale"), and
+// "<prefix><name>.bias".
 class linear_reader {
   public:
     linear_reader(weights & w, std::string prefix, int32_t layer, bool biases);
 
     linear_weight find(const char * name, int64_t n_in, int64_t n_out);
     linear_weight require(const char * name, int64_t n_in, int64_t n_out);
+    // One matrix for each expert.
+    expert_matrix find_experts(const char * name, int64_t n_in, int64_t n_out, int64_t n_expert);
+    expert_matrix require_experts(const char * name, int64_t n_in, int64_t n_out, int64_t n_expert);
     // A vector that multiplies element by element: [n]
     ggml_tensor * norm(const char * name, int64_t n);
 

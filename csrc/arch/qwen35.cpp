@@ -1,5 +1,7 @@
-// Qwen3.5 and Qwen3.6: most layers are a gated delta net, every fourth or so is gated attention.
+// Qwen3.5 and Qwen3.6: most layers are a gated delta net, every fourth or so is gated attention. The feed-forward part
+// is dense, or a mixture of experts.
 #include "arch/decoder.h"
+#include "arch/experts.h"
 #include "base/error.h"
 #include "gguf/keys.h"
 #include "graph/delta-net.h"
@@ -82,6 +84,12 @@ void read_hparams(const gguf_file & gguf, target_hparams & hp) {
     check_sections(gguf, hp);
 }
 
+void read_moe_hparams(const gguf_file & gguf, target_hparams & hp) {
+    read_hparams(gguf, hp);
+    read_expert_hparams(gguf, hp);
+    read_shared_expert_hparams(gguf, hp);
+}
+
 // ---- tensors ----
 
 void list_attention(linear_reader & read, const target_hparams & hp, int32_t il, target_layer & layer) {
@@ -116,7 +124,10 @@ void list_delta_net(linear_reader & read, weights & w, const target_hparams & hp
 }
 
 target_tensors list_tensors(weights & w, const target_hparams & hp) {
-    require_dense_feed_forward(hp);
+    const bool dense = hp.experts.n_expert == 0;
+    if (dense) {
+        require_dense_feed_forward(hp);
+    }
     target_tensors t = list_decoder_ends(w, hp);
     for (int32_t il = 0; il < hp.n_layer; il++) {
         linear_reader read(w, format("blk.%d.", il), il, false);
@@ -128,7 +139,11 @@ target_tensors list_tensors(weights & w, const target_hparams & hp) {
         } else {
             list_attention(read, hp, il, layer);
         }
-        list_dense_feed_forward(read, hp, il, layer);
+        if (dense) {
+            list_dense_feed_forward(read, hp, il, layer);
+        } else {
+            layer.experts = list_experts(w, read, hp, il);
+        }
         t.layers.push_back(layer);
     }
     return t;
@@ -222,7 +237,9 @@ void build(graph_context & g, const target_hparams & hp, const target_tensors & 
                                : gated_attention(g, hp, t.layers[i], x, options, il);
     };
     layer.feed_forward = [&](ggml_tensor * x, ggml_tensor * residual, int32_t il) {
-        return dense_feed_forward(g, t.layers[static_cast<size_t>(il)], x, residual, il);
+        const target_layer & tensors = t.layers[static_cast<size_t>(il)];
+        return hp.experts.n_expert == 0 ? dense_feed_forward(g, tensors, x, residual, il)
+                                        : expert_feed_forward(g, hp, tensors, x, residual, options, il);
     };
     build_decoder(g, hp, t, layer);
 }
@@ -238,6 +255,7 @@ void build_replay(graph_context & g, const target_hparams & hp, const target_ten
 
 } // namespace
 
-const architecture arch_qwen35 = { "qwen35", read_hparams, list_tensors, build, build_replay };
+const architecture arch_qwen35    = { "qwen35", read_hparams, list_tensors, build, build_replay };
+const architecture arch_qwen35moe = { "qwen35moe", read_moe_hparams, list_tensors, build, build_replay };
 
 } // namespace pds

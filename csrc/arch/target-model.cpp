@@ -12,6 +12,8 @@ namespace {
 // generous: a dense layer has about 30 nodes, and 12 more for each row that is attended to by itself
 constexpr size_t nodes_per_layer   = 64;
 constexpr size_t nodes_per_row     = 16;
+constexpr size_t nodes_for_experts = 48; // of a layer, and some more for each expert that is used:
+constexpr size_t nodes_per_expert  = 2;
 constexpr size_t nodes_for_drafter = 512;
 constexpr size_t nodes_per_replay  = 32; // of a layer
 
@@ -96,14 +98,25 @@ std::vector<const device *> target_model::used_devices() const {
     return used;
 }
 
+size_t target_model::max_nodes(const graph_shape & shape, const build_options & options) const {
+    size_t per_layer = nodes_per_layer;
+    if (options.attention == attention_form::fused_by_row) {
+        per_layer += nodes_per_row * static_cast<size_t>(shape.n_tokens);
+    }
+    if (hparams.experts.n_expert > 0) {
+        const std::vector<int32_t> & n_used = hparams.experts.n_used;
+        const auto                   most   = static_cast<size_t>(*std::max_element(n_used.begin(), n_used.end()));
+        per_layer += nodes_for_experts + nodes_per_expert * most;
+    }
+    return per_layer * static_cast<size_t>(hparams.n_layer + 2);
+}
+
 std::unique_ptr<graph_context> target_model::build(const graph_shape & shape, const build_options & options,
                                                    std::set<std::string>        taps,
                                                    const std::vector<int32_t> & feature_layers) const {
-    const size_t rows = options.attention == attention_form::fused_by_row ? static_cast<size_t>(shape.n_tokens) : 1;
-    const size_t max_nodes = (nodes_per_layer + nodes_per_row * rows) * static_cast<size_t>(hparams.n_layer + 2) +
-                             nodes_for_drafter * (1 + feature_layers.size());
-    auto         g         = std::make_unique<graph_context>(shape, max_nodes, std::move(taps));
-    g->feature_layers      = feature_layers;
+    const size_t n_nodes = max_nodes(shape, options) + nodes_for_drafter * (1 + feature_layers.size());
+    auto         g       = std::make_unique<graph_context>(shape, n_nodes, std::move(taps));
+    g->feature_layers    = feature_layers;
     if (!options.recurrent.empty()) {
         g->add_recurrent_inputs(options.recurrent.n_states_written(shape.n_tokens), hparams.delta_net.conv_kernel - 1,
                                 options.recurrent.n_inputs_written(shape.n_tokens));
@@ -113,9 +126,9 @@ std::unique_ptr<graph_context> target_model::build(const graph_shape & shape, co
 }
 
 std::unique_ptr<graph_context> target_model::build_replay(int32_t n_tokens, const build_options & options) const {
-    const size_t      max_nodes = nodes_per_replay * static_cast<size_t>(hparams.n_layer);
-    const graph_shape shape     = { n_tokens, 1, kv_cache::row_step };
-    auto              g         = std::make_unique<graph_context>(shape, max_nodes);
+    const size_t      n_nodes = nodes_per_replay * static_cast<size_t>(hparams.n_layer);
+    const graph_shape shape   = { n_tokens, 1, kv_cache::row_step };
+    auto              g       = std::make_unique<graph_context>(shape, n_nodes);
     g->add_recurrent_inputs(1, hparams.delta_net.conv_kernel - 1 + n_tokens, 0);
     arch_.build_replay(*g, hparams, tensors_, options);
     return g;

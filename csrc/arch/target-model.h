@@ -37,6 +37,9 @@ class target_model {
     const target_hparams hparams;
 
   private:
+    // More than a graph of the target can have.
+    size_t max_nodes(const graph_shape & shape, const build_options & options) const;
+
     std::shared_ptr<const gguf_file> gguf_;
     const architecture &             arch_;
     weights                          placed_;

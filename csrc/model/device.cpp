@@ -146,6 +146,10 @@ bool device_supports(const device & device, ggml_backend_buffer_type_t buffer_ty
     case weight_use::mul_mat:
         op = ggml_mul_mat(ctx.get(), weight, ggml_new_tensor_4d(ctx.get(), GGML_TYPE_F32, ne[0], 512, ne[2], ne[3]));
         break;
+    case weight_use::mul_mat_id:
+        op = ggml_mul_mat_id(ctx.get(), weight, ggml_new_tensor_3d(ctx.get(), GGML_TYPE_F32, ne[0], 1, 512),
+                             ggml_new_tensor_2d(ctx.get(), GGML_TYPE_I32, 1, 512));
+        break;
     case weight_use::element_wise:
         return type == GGML_TYPE_F32;
     }

@@ -39,7 +39,12 @@ device_memory memory_of(const device & device);
 std::vector<ggml_backend_buffer_type_t> extra_buffer_types(const device & device);
 
 // How a graph reads a weight. It decides in which layouts the weight may be held.
-enum class weight_use { get_rows, mul_mat, element_wise };
+enum class weight_use {
+    get_rows,
+    mul_mat,
+    mul_mat_id, // the matrices of several experts, of which some are used for each row
+    element_wise,
+};
 
 // Can the device run the operation for a weight of this type and shape that lies in a buffer of this type?
 bool device_supports(const device & device, ggml_backend_buffer_type_t buffer_type, weight_use use, ggml_type type,

@@ -16,6 +16,10 @@ constexpr int64_t max_head  = 1 << 16;
 constexpr int64_t max_vocab = 1 << 24;
 constexpr int64_t max_ctx   = 1 << 30;
 
+// far more than models have; what a graph takes grows with their product
+constexpr int64_t max_expert      = 1024;
+constexpr int64_t max_expert_used = 64;
+
 constexpr int32_t token_type_unused = 5;
 
 std::string full_key(const gguf_file & gguf, std::string_view name) {
@@ -129,6 +133,30 @@ void check_heads(const gguf_file & gguf, const target_hparams & hp) {
                     "%s: layer %zu has %d attention heads, not a multiple of its %d key/value heads",
                     gguf.path().c_str(), il, hp.n_head[il], hp.n_head_kv[il]);
     }
+}
+
+void read_expert_hparams(const gguf_file & gguf, target_hparams & hp) {
+    expert_hparams & experts = hp.experts;
+    experts.n_expert         = static_cast<int32_t>(hparam_int(gguf, keys::n_expert, 1, max_expert));
+    experts.n_used           = hparam_per_layer(gguf, keys::n_expert_used, 1, max_expert_used, hp.n_layer, 0);
+    experts.n_ff             = hparam_per_layer(gguf, keys::n_ff_expert, 1, max_embd * 16, hp.n_layer, 0);
+    for (size_t il = 0; il < experts.n_used.size(); il++) {
+        const int32_t n_used = experts.n_used[il];
+        PDS_REQUIRE(n_used >= 1 && n_used <= experts.n_expert, PDS_ERR_FORMAT,
+                    "%s: layer %zu uses %d of %d experts for a token; 1..%d is possible ('%s')", gguf.path().c_str(),
+                    il, n_used, experts.n_expert, experts.n_expert, full_key(gguf, keys::n_expert_used).c_str());
+        experts.n_ff[il] = experts.n_ff[il] > 0 ? experts.n_ff[il] : hp.n_ff[il] / n_used;
+        PDS_REQUIRE(experts.n_ff[il] > 0, PDS_ERR_FORMAT, "%s: '%s' is missing", gguf.path().c_str(),
+                    full_key(gguf, keys::n_ff_expert).c_str());
+    }
+}
+
+void read_shared_expert_hparams(const gguf_file & gguf, target_hparams & hp) {
+    const int32_t n_ff     = *std::max_element(hp.n_ff.begin(), hp.n_ff.end());
+    const int64_t n_shared = hparam_int(gguf, keys::n_ff_shared, 1, max_embd * 16, n_ff);
+    PDS_REQUIRE(n_shared > 0, PDS_ERR_FORMAT, "%s: '%s' is missing", gguf.path().c_str(),
+                full_key(gguf, keys::n_ff_shared).c_str());
+    hp.experts.n_ff_shared = static_cast<int32_t>(n_shared);
 }
 
 target_hparams read_common_hparams(const gguf_file & gguf) {

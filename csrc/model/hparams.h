@@ -25,6 +25,16 @@ struct delta_net_hparams {
     int64_t n_state() const { return n_embd_v() * head_dim; }
 };
 
+// Of feed-forward parts that are a mixture of experts.
+struct expert_hparams {
+    int32_t n_expert    = 0; // 0 = the model has none
+    int32_t n_ff_shared = 0; // width of the expert that all tokens share; 0 = there is none
+
+    // one entry per layer
+    std::vector<int32_t> n_used; // experts that a token goes through
+    std::vector<int32_t> n_ff;   // width of an expert
+};
+
 struct target_hparams {
     std::string architecture;
     int32_t     n_vocab      = 0; // named tokens
@@ -42,6 +52,7 @@ struct target_hparams {
     std::vector<bool>    recurrent; // delta net instead of attention
 
     delta_net_hparams delta_net;
+    expert_hparams    experts;
 
     int32_t head_dim_k = 0;
     int32_t head_dim_v = 0;
@@ -56,6 +67,10 @@ struct target_hparams {
 
 // What every decoder-only target has in common; an architecture adds and checks its own after this.
 target_hparams read_common_hparams(const gguf_file & gguf);
+// For architectures with a mixture of experts in each layer.
+void read_expert_hparams(const gguf_file & gguf, target_hparams & hp);
+// For those whose layers also have an expert that all tokens share.
+void read_shared_expert_hparams(const gguf_file & gguf, target_hparams & hp);
 // Throws error(PDS_ERR_FORMAT) unless the heads of each attention layer make sense.
 void check_heads(const gguf_file & gguf, const target_hparams & hp);
 

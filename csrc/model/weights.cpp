@@ -4,7 +4,9 @@
 #include "model/memory-report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 
 namespace pds {
 
@@ -16,6 +18,8 @@ const char * use_text(weight_use use) {
         return "as an embedding table";
     case weight_use::mul_mat:
         return "in a matrix product";
+    case weight_use::mul_mat_id:
+        return "in a product with the matrices of chosen experts";
     case weight_use::element_wise:
         return "element by element; it must be F32";
     }
@@ -56,6 +60,24 @@ ggml_tensor * weights::find(const std::string & name, std::initializer_list<int6
     return add(*source, use, layer);
 }
 
+std::optional<float> weights::find_number(const std::string & name) {
+    const gguf_tensor * source = gguf_->find(name);
+    if (source == nullptr) {
+        return std::nullopt;
+    }
+    PDS_REQUIRE(source->ne[0] * source->ne[1] * source->ne[2] * source->ne[3] == 1, PDS_ERR_FORMAT,
+                "%s: tensor '%s' has shape %s; one number was expected", gguf_->path().c_str(), name.c_str(),
+                shape_text(source->ne, source->n_dims).c_str());
+    PDS_REQUIRE(source->type == GGML_TYPE_F32, PDS_ERR_UNSUPPORTED, "%s: tensor '%s' is of type %s; it must be f32",
+                gguf_->path().c_str(), name.c_str(), ggml_type_name(source->type));
+    float number = 0;
+    std::memcpy(&number, source->data, sizeof(number));
+    PDS_REQUIRE(std::isfinite(number), PDS_ERR_FORMAT, "%s: tensor '%s' holds %g, which is not a finite number",
+                gguf_->path().c_str(), name.c_str(), static_cast<double>(number));
+    numbers_read_.insert(name);
+    return number;
+}
+
 const device & weights::device_of(int32_t layer) const {
     const device & gpu          = devices().front();
     const int32_t  n_gpu_layers = params_.n_gpu_layers < 0 ? n_layer_ + 1 : params_.n_gpu_layers;
@@ -66,8 +88,9 @@ const device & weights::device_of(int32_t layer) const {
 ggml_tensor * weights::add(const gguf_tensor & source, weight_use use, int32_t layer) {
     const device &                                                     wanted = device_of(layer);
     std::vector<std::pair<const device *, ggml_backend_buffer_type_t>> choices;
+    const bool is_matrix = use == weight_use::mul_mat || use == weight_use::mul_mat_id;
     for (const device * candidate : { &wanted, &cpu_device() }) {
-        if (params_.repack && use == weight_use::mul_mat) {
+        if (params_.repack && is_matrix) {
             for (ggml_backend_buffer_type_t type : extra_buffer_types(*candidate)) {
                 choices.emplace_back(candidate, type);
             }
@@ -121,7 +144,7 @@ void weights::refuse_unused(const std::set<std::string> & known) const {
     size_t      n_unused = 0;
     std::string list;
     for (const gguf_tensor & tensor : gguf_->tensors()) {
-        if (used.count(&tensor) == 0 && known.count(tensor.name) == 0) {
+        if (used.count(&tensor) == 0 && numbers_read_.count(tensor.name) == 0 && known.count(tensor.name) == 0) {
             list += n_unused < 5 ? (n_unused == 0 ? "" : ", ") + tensor.name : "";
             n_unused++;
         }

@@ -9,6 +9,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ class weights {
     // The tensor, with this shape (ggml order). layer: its layer, -1 for the input side, n_layer for the output side.
     ggml_tensor * require(const std::string & name, std::initializer_list<int64_t> ne, weight_use use, int32_t layer);
     ggml_tensor * find(const std::string & name, std::initializer_list<int64_t> ne, weight_use use, int32_t layer);
+
+    // The number that a tensor of one F32 value holds. Nothing is placed for it.
+    std::optional<float> find_number(const std::string & name);
 
     // Where the weights, caches and graphs of a layer belong.
     const device & device_of(int32_t layer) const;
@@ -65,6 +69,7 @@ class weights {
     pds_model_params                 params_;
     int32_t                          n_layer_;
     std::vector<tensor_group>        groups_;
+    std::set<std::string>            numbers_read_;
 };
 
 } // namespace pds

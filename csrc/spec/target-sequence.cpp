@@ -259,7 +259,8 @@ attention_form target_sequence::attention_of(const graph_shape & shape) const {
 }
 
 build_options target_sequence::options_for(const graph_shape & shape) const {
-    return { cache_, recurrent_, attention_of(shape) };
+    return { cache_, recurrent_, attention_of(shape),
+             params_.fused_experts != 0 ? expert_form::fused : expert_form::plain };
 }
 
 std::unique_ptr<graph_context> target_sequence::build(const graph_shape & shape, std::set<std::string> taps) const {

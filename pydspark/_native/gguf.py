@@ -150,7 +150,17 @@ def model_params(params: ModelParams) -> Any:
 
 def session_params(params: ModelParams) -> Any:
     """The core's record of how to run it."""
-    names = ("n_ctx", "n_batch", "n_ubatch", "type_k", "type_v", "type_k_draft", "type_v_draft", "flash_attn")
+    names = (
+        "n_ctx",
+        "n_batch",
+        "n_ubatch",
+        "type_k",
+        "type_v",
+        "type_k_draft",
+        "type_v_draft",
+        "flash_attn",
+        "fused_experts",
+    )
     values = {name: int(getattr(params, name)) for name in names}
     values["rollback"] = ROLLBACK_FORMS.index(params.rollback)
     values["prompt_cache_bytes"] = params.cache_ram * _MIB if params.cache_ram >= 0 else _NO_LIMIT
