@@ -20,7 +20,7 @@ class Side:
     """A session that takes drafts back in one of the ways."""
 
     def __init__(self, target: Path, draft: Path, rollback: str, depth: int) -> None:
-        params = ModelParams(n_ctx=depth + 64, n_threads=1, rollback=rollback, cache_ram=0)
+        params = ModelParams(n_ctx=depth + 1024, n_threads=1, rollback=rollback, cache_ram=0)
         gguf, drafter = Gguf(target), Gguf(draft)
         model = Model(gguf, params)
         self.n_batch = drafter.describe_draft().n_slots + 1
@@ -30,7 +30,7 @@ class Side:
         self._session.inspect(self._prompt, (), ())
 
     def round_ms(self, n_kept: int) -> float:
-        """One batch, of which ``n_kept`` tokens stay, and one token more; then everything as before."""
+        """One batch, of which ``n_kept`` tokens stay, and one token more."""
         n_past = self._session.n_past
         started = time.thread_time()
         self._session.inspect([1] * self.n_batch, (), ())
