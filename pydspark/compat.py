@@ -42,7 +42,7 @@ _UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
     "tokenizer": ((), "the tokenizer of the model file is used"),
     "spm_infill": ((False,), "filling in the middle is not available"),
     "chat_format": (("chat_template.default",), "the chat template of the model file is used"),
-    "tool_choice": (("auto", "none"), "use 'auto' or 'none'"),
+    "tool_choice": (("auto", "none"), "a call cannot be enforced; use 'auto' or 'none'"),
     "response_format": (({"type": "text"},), "structured output is not available"),
     "suffix": ((), "filling in the middle is not available"),
     "typical_p": ((1.0,), "use top_p or min_p"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from typing import Any
 
-from pydspark.errors import ArgumentError
+from pydspark.errors import ArgumentError, UnsupportedError
 from pydspark.params import SamplingParams
 from pydspark.records import DraftInfo, Stats
 
@@ -50,6 +51,22 @@ def _speculative_field(key: Any) -> str:
     if key not in _SPECULATIVE_KEYS:
         raise ArgumentError(f"speculative has no {key!r}; it takes {' and '.join(_SPECULATIVE_KEYS)}")
     return _SPECULATIVE_KEYS[key]
+
+
+def one_draft(draft: str | os.PathLike[str] | None, draft_model: object) -> str | os.PathLike[str] | None:
+    """The drafter of a constructor, under whichever of its two names it was given.
+
+    Raises:
+        ArgumentError: both are given.
+        UnsupportedError: ``draft_model`` is no file.
+    """
+    if draft_model is None:
+        return draft
+    if not isinstance(draft_model, (str, os.PathLike)):
+        raise UnsupportedError(f"draft_model={draft_model!r} is not supported: give the file of a drafter as draft=")
+    if draft is not None:
+        raise ArgumentError("give one of draft and draft_model")
+    return draft_model
 
 
 class Drafting:

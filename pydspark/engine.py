@@ -12,19 +12,20 @@ from statistics import median
 from typing import Any
 
 from pydspark._native import Draft, Gguf, Model, Session, drain_log
+from pydspark.chat import ChatEvent, chat_events
 from pydspark.drafting import Drafting
 from pydspark.errors import Cancelled, ClosedError, UnsupportedError
 from pydspark.generate import Done, Event, Token, generate
 from pydspark.params import (
     RANDOM_SEED,
+    ChatParams,
     ModelParams,
     SamplingParams,
     check_token_ids,
-    model_sampling,
-    sampling_from,
 )
-from pydspark.prompts import Prompts
+from pydspark.prompts import ChatPrompt, Prompts
 from pydspark.records import MemoryReport, Progress, Request
+from pydspark.sampling_defaults import model_sampling, sampling_from
 from pydspark.text.detokenizer import Detokenizer
 from pydspark.text.stop import StopMatcher
 from pydspark.turns import Turn, Turns, quiet_at_exit, watch_exit
@@ -137,12 +138,29 @@ class Engine:
         self.n_ctx = memory.n_ctx
         return memory
 
-    def sampling(self, call: Mapping[str, Any]) -> SamplingParams:
-        """Sampling parameters: values of the call, then those that the model file recommends, then the defaults."""
-        return sampling_from(call, model_sampling(self.metadata))
+    def sampling(self, call: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> SamplingParams:
+        """Sampling parameters: values of the call, then the settings, then what the file recommends, then defaults."""
+        return sampling_from(call, {**model_sampling(self.metadata), **(settings or {})})
+
+    def chat_prompt(
+        self, messages: object, tools: Sequence[object] | None = None, params: ChatParams | None = None
+    ) -> ChatPrompt:
+        """The prompt for a chat, with boundaries where the model has a use for them; see ``Prompts.chat``."""
+        needs_boundaries = self.memory is not None and self.memory.checkpoint_bytes > 0
+        return self.prompts.chat(messages, tools, params, needs_boundaries)
+
+    def chat_events(
+        self, prompt: ChatPrompt, params: SamplingParams, progress: Progress | None = None
+    ) -> Iterator[ChatEvent]:
+        """Answers a chat; see ``events`` and ``pydspark.chat``."""
+        return chat_events(self.events(prompt.tokens, params, progress, prompt.boundaries), prompt.parser())
 
     def events(
-        self, tokens: Sequence[int], params: SamplingParams, progress: Progress | None = None
+        self,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        progress: Progress | None = None,
+        boundaries: tuple[int, ...] = (),
     ) -> Iterator[Event]:
         """Generates from a prompt; see ``generate``.
 
@@ -152,6 +170,7 @@ class Engine:
             tokens: ids of the prompt.
             params: how to generate.
             progress: told the fraction of the prompt that is evaluated; a false result stops.
+            boundaries: see ``Request``.
 
         Raises:
             ArgumentError: a token id that does not exist, or something that the drafter cannot do.
@@ -159,9 +178,9 @@ class Engine:
             Cancelled: the turn was taken away (see ``Turns``), or progress stopped the generation.
         """
         self.check_open()
-        return self._run(self._request(tokens, params), progress)
+        return self._run(self._request(tokens, params, boundaries), progress)
 
-    def _request(self, tokens: Sequence[int], params: SamplingParams) -> Request:
+    def _request(self, tokens: Sequence[int], params: SamplingParams, boundaries: tuple[int, ...]) -> Request:
         vocab = self.prompts.vocab
         check_token_ids("prompt", tokens, vocab.n_vocab)
         check_token_ids("logit_bias", params.logit_bias, vocab.n_vocab)
@@ -176,6 +195,7 @@ class Engine:
             seed=_seed(params.seed),
             stop_ids=tuple(sorted(ends.union(params.stop_token_ids))),
             bias={**params.logit_bias, **dict.fromkeys(never, float("-inf"))},
+            boundaries=boundaries,
         )
 
     def _run(self, request: Request, progress: Progress | None) -> Iterator[Event]:

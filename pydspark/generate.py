@@ -39,6 +39,7 @@ class Usage:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Done:
     """The last event.
 
     Attributes:
-        finish_reason: ``"stop"`` or ``"length"``.
+        finish_reason: ``"stop"`` or ``"length"``; of a chat (see ``pydspark.chat``) also ``"tool_calls"``.
         stop: the stop string that was met.
         stop_id: the token id that ended the answer.
         usage: token counts.

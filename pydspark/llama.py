@@ -7,15 +7,16 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from pydspark import hub, results
+from pydspark import chat_results, hub, results
 from pydspark.compat import compatible
-from pydspark.drafting import DRAFTING, drafting_options
+from pydspark.drafting import DRAFTING, drafting_options, one_draft
 from pydspark.engine import Engine
 from pydspark.errors import ArgumentError, UnsupportedError
 from pydspark.generate import Token
 from pydspark.loaded import LoadedModel
-from pydspark.params import RANDOM_SEED, DefaultFloat, DefaultInt, ModelParams, SamplingParams
+from pydspark.params import RANDOM_SEED, ChatParams, ModelParams, SamplingParams
 from pydspark.records import Progress
+from pydspark.sampling_defaults import DefaultFloat, DefaultInt, constructor_sampling
 
 
 class Llama(LoadedModel):
@@ -34,6 +35,8 @@ class Llama(LoadedModel):
         draft_model: another name of ``draft``; an object is an UnsupportedError.
         n_draft_max, draft_conf_min, draft_sampling, draft_accept: for calls that do not say otherwise; see
             ``pydspark.params.SamplingParams``. Without a drafter only ``draft_sampling="coupled"`` makes a difference.
+        sampling: temperature, filters and penalties for calls that do not say otherwise, such as ``{"top_k": 20}``;
+            they replace what the model file recommends.
         kv_overrides: metadata to replace or add.
         seed: for calls without one; -1 and 4294967295 mean another one for each call.
         last_n_tokens_size: how many tokens the penalties look back on.
@@ -117,6 +120,7 @@ class Llama(LoadedModel):
         draft_conf_min: float = 0.0,
         draft_sampling: str = "probabilistic",
         draft_accept: str = "block",
+        sampling: Mapping[str, Any] | None = None,
     ) -> None:
         if (model_path is None) == (model is None):
             raise ArgumentError("give one of model_path and model")
@@ -131,13 +135,14 @@ class Llama(LoadedModel):
             draft_accept=draft_accept,
         )  # fmt: skip
         self._drafting = {name: getattr(defaults, name) for name in DRAFTING}
+        self._settings = constructor_sampling(sampling)
         if verbose:
             _show_log()
         self.set_seed(seed)
         self._last_n_tokens_size = last_n_tokens_size
         target = model_path if model_path is not None else model or ""
         self.model_path = str(hub.resolve(target))
-        drafter = hub.resolve_draft(_one_draft(draft, draft_model), target, spec_type)
+        drafter = hub.resolve_draft(one_draft(draft, draft_model), target, spec_type)
         self.draft_path = None if drafter is None else str(drafter)
         self.engine = Engine(self.model_path, params, kv_overrides, vocab_only, progress, drafter, defaults)
 
@@ -190,8 +195,8 @@ class Llama(LoadedModel):
         logprobs: int | None = None,
         echo: bool = False,
         stop: str | Sequence[str] | None = (),
-        frequency_penalty: float = 0.0,
-        presence_penalty: float = 0.0,
+        frequency_penalty: float = DefaultFloat(0.0),
+        presence_penalty: float = DefaultFloat(0.0),
         repeat_penalty: float = DefaultFloat(1.0),
         top_k: int = DefaultInt(40),
         stream: bool = False,
@@ -272,8 +277,8 @@ class Llama(LoadedModel):
         seed: int | None = None,
         response_format: Mapping[str, Any] | None = None,
         max_tokens: int | None = None,
-        presence_penalty: float = 0.0,
-        frequency_penalty: float = 0.0,
+        presence_penalty: float = DefaultFloat(0.0),
+        frequency_penalty: float = DefaultFloat(0.0),
         repeat_penalty: float = DefaultFloat(1.0),
         tfs_z: float = 1.0,
         mirostat_mode: int = 0,
@@ -286,6 +291,8 @@ class Llama(LoadedModel):
         logprobs: bool | None = None,
         top_logprobs: int | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        enable_thinking: bool | None = None,
+        reasoning_format: str = "auto",
         speculative: bool | Mapping[str, Any] | None = None,
         n_draft_max: int | None = None,
         draft_conf_min: float | None = None,
@@ -298,12 +305,12 @@ class Llama(LoadedModel):
 
         Args:
             messages: as in OpenAI's API; contents are text or lists of text parts.
-            tools: handed to the template; the answer is plain text.
-            tool_choice: None, ``"auto"`` or ``"none"``.
+            tools: what the model can call, as in OpenAI's API; the answer's ``tool_calls`` has its calls.
+            tool_choice: None, ``"auto"``, or ``"none"``: the model is not told of them.
             response_format: None or ``{"type": "text"}``.
             logprobs: report log-probabilities.
             top_logprobs: how many (0 to 20) alternatives for each token.
-            chat_template_kwargs: further variables of the template, such as ``{"enable_thinking": False}``.
+            chat_template_kwargs, enable_thinking, reasoning_format: see ``pydspark.params.ChatParams``.
             Other arguments, and errors: see ``create_completion``.
 
         Returns:
@@ -318,11 +325,14 @@ class Llama(LoadedModel):
             top_logprobs=top_logprobs or 0, speculative=speculative, n_draft_max=n_draft_max,
             draft_conf_min=draft_conf_min, draft_sampling=draft_sampling, draft_accept=draft_accept,
         )  # fmt: skip
-        prompts = self.engine.prompts
-        visible_tools = None if tool_choice == "none" else tools
-        events = self.engine.events(prompts.encode_chat(messages, visible_tools, chat_template_kwargs), params)
-        shape = results.new_shape("chatcmpl", model or self.model_path, prompts.piece, params.logprobs)
-        return results.chat_stream(events, shape) if stream else results.chat(events, shape)
+        chat = ChatParams(
+            enable_thinking=enable_thinking, reasoning_format=reasoning_format,
+            chat_template_kwargs=chat_template_kwargs,
+        )  # fmt: skip
+        prompt = self.engine.chat_prompt(messages, None if tool_choice == "none" else tools, chat)
+        events = self.engine.chat_events(prompt, params)
+        shape = results.new_shape("chatcmpl", model or self.model_path, self.engine.prompts.piece, params.logprobs)
+        return chat_results.chat_stream(events, shape) if stream else chat_results.chat(events, shape)
 
     @compatible
     def generate(
@@ -335,8 +345,8 @@ class Llama(LoadedModel):
         temp: float = DefaultFloat(0.8),
         repeat_penalty: float = DefaultFloat(1.0),
         reset: bool = True,
-        frequency_penalty: float = 0.0,
-        presence_penalty: float = 0.0,
+        frequency_penalty: float = DefaultFloat(0.0),
+        presence_penalty: float = DefaultFloat(0.0),
         tfs_z: float = 1.0,
         mirostat_mode: int = 0,
         mirostat_tau: float = 5.0,
@@ -367,7 +377,8 @@ class Llama(LoadedModel):
         if speculative is not None and speculative is not False and self.draft_path is None:
             raise ArgumentError(f"speculative={speculative!r} needs a drafter: Llama(..., draft=...)")
         drafting = drafting_options(speculative, {name: call.pop(name, None) for name in DRAFTING})
-        return self.engine.sampling({"repeat_last_n": self._last_n_tokens_size, **self._drafting, **call, **drafting})
+        call = {"repeat_last_n": self._last_n_tokens_size, **self._drafting, **call, **drafting}
+        return self.engine.sampling(call, self._settings)
 
     def embed(self, *args: object, **kwargs: object) -> NoReturn:
         """Not available: raises UnsupportedError."""
@@ -378,16 +389,6 @@ class Llama(LoadedModel):
     def set_seed(self, seed: int) -> None:
         """The seed of later calls that give none; -1 and 4294967295 = another one for each call."""
         self._seed = SamplingParams(seed=seed).seed
-
-
-def _one_draft(draft: str | os.PathLike[str] | None, draft_model: object) -> str | os.PathLike[str] | None:
-    if draft_model is None:
-        return draft
-    if not isinstance(draft_model, (str, os.PathLike)):
-        raise UnsupportedError(f"draft_model={draft_model!r} is not supported: give the file of a drafter as draft=")
-    if draft is not None:
-        raise ArgumentError("give one of draft and draft_model")
-    return draft_model
 
 
 def _show_log() -> None:

@@ -21,6 +21,7 @@ SPEC_TYPES = ("auto", "none", "draft-dspark", "draft-dflash")
 # numbers of PDS_DRAFT_* by name
 DRAFT_SAMPLING = {"probabilistic": 0, "greedy": 1, "coupled": 2}
 DRAFT_ACCEPT = ("block", "token")
+REASONING_FORMATS = ("auto", "deepseek", "none")
 DEFAULT_DRAFT_MAX = 3  # tokens per round without a confidence threshold
 
 # ggml type numbers that an attention cache can have
@@ -317,6 +318,41 @@ class SamplingParams:
         object.__setattr__(self, name, value)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChatParams:
+    """How a chat becomes a prompt, and an answer its parts. Values that cannot be used raise ``ArgumentError``."""
+
+    # fmt: off
+    enable_thinking: bool | None = _option(
+        None, bool, "whether the model may reason before it answers; not given = as its template likes",
+        optional=True, flags=("-rea", "--reasoning"), env="LLAMA_ARG_REASONING",
+    )
+    reasoning_format: str = _option(
+        "auto", str, "auto, deepseek: reasoning goes into reasoning_content; none: it stays in the content",
+        choices=REASONING_FORMATS, flags=("--reasoning-format",), env="LLAMA_ARG_THINK",
+    )
+    chat_template_kwargs: Mapping[str, Any] | None = _option(
+        None, object, "further variables of the chat template, such as {\"preserve_thinking\": true}",
+    )
+    # fmt: on
+
+    def __post_init__(self) -> None:
+        _check_fields(self)
+        given = self.chat_template_kwargs
+        if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
+            raise ArgumentError(f"chat_template_kwargs must be an object, not {given!r}")
+        for name in ("messages", "tools"):
+            if name in (given or {}):
+                raise ArgumentError(f"chat_template_kwargs has {name!r}, which is an argument of its own")
+        if self.enable_thinking is not None and given is not None and "enable_thinking" in given:
+            raise ArgumentError("enable_thinking is given twice: by its name and in chat_template_kwargs")
+
+    def variables(self) -> dict[str, Any]:
+        """Variables of the chat template."""
+        thinking = {} if self.enable_thinking is None else {"enable_thinking": self.enable_thinking}
+        return {**(self.chat_template_kwargs or {}), **thinking}
+
+
 def stop_texts(value: str | Iterable[str] | None) -> tuple[str, ...]:
     """Stop strings from a string, a list of strings or None."""
     texts = (value,) if isinstance(value, str) else tuple(value or ())
@@ -354,39 +390,6 @@ def _bias(token: Any, value: Any) -> float:
     if value is False or value == -math.inf:
         return -math.inf
     return float(checked(f"logit_bias[{token}]", value, Option(float, "", low=-1e9, high=1e9, clamp=True)))
-
-
-class DefaultFloat(float):
-    """A default in a signature, told apart from the same number given by the caller."""
-
-
-class DefaultInt(int):
-    """A default in a signature, told apart from the same number given by the caller."""
-
-
-# metadata key of a GGUF -> field of SamplingParams
-_GGUF_SAMPLING = {
-    "general.sampling.temp": "temperature",
-    "general.sampling.top_k": "top_k",
-    "general.sampling.top_p": "top_p",
-    "general.sampling.min_p": "min_p",
-    "general.sampling.penalty_repeat": "repeat_penalty",
-    "general.sampling.penalty_last_n": "repeat_last_n",
-}
-
-
-def model_sampling(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampling settings that a model file recommends."""
-    return {name: metadata[key] for key, name in _GGUF_SAMPLING.items() if key in metadata}
-
-
-def sampling_from(call: Mapping[str, Any], recommended: Mapping[str, Any]) -> SamplingParams:
-    """Parameters of one call: the caller's values, then the model's recommended ones, then the signature's defaults."""
-    chosen = dict(call)
-    for name, value in recommended.items():
-        if isinstance(chosen.get(name, DefaultInt()), (DefaultFloat, DefaultInt)):
-            chosen[name] = value
-    return SamplingParams(**chosen)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -3,16 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from pydspark.errors import ArgumentError
-from pydspark.params import check_token_ids
+from pydspark.params import ChatParams, check_token_ids
+from pydspark.text.chat_parser import END_THINK, THINK, ChatParser
 from pydspark.text.chat_template import ChatTemplate
 from pydspark.text.messages import normalize_messages
 from pydspark.text.protect import Protector, unprotect
+from pydspark.text.stable_prefix import stable_boundaries
 from pydspark.text.tokenizer import Tokenizer
+from pydspark.text.tool_arguments import Tools
 from pydspark.text.vocab import Vocab
+
+_NEAR_END = 8  # tokens that take hardly longer to evaluate than the last one alone
+
+
+@dataclass(frozen=True)
+class ChatPrompt:
+    """A chat, ready to be answered. With tokens alone, a prompt whose answer is content and nothing else.
+
+    Attributes:
+        tokens: ids of the prompt.
+        boundaries: numbers of tokens, ascending, after which chats that are likely to come may go on differently.
+        in_reasoning: the prompt ends inside of reasoning.
+        finds_reasoning: the model's template knows reasoning, so an answer may begin with it.
+        keeps_reasoning: the caller wants it in the content.
+        tools: what the model was told it can call, or None.
+    """
+
+    tokens: list[int]
+    boundaries: tuple[int, ...] = ()
+    in_reasoning: bool = False
+    finds_reasoning: bool = False
+    keeps_reasoning: bool = False
+    tools: Tools | None = None
+
+    def parser(self) -> ChatParser:
+        """A fresh parser of the answer."""
+        return ChatParser(
+            in_reasoning=self.in_reasoning,
+            finds_reasoning=self.finds_reasoning,
+            keeps_reasoning=self.keeps_reasoning,
+            tools=self.tools,
+        )
 
 
 class Prompts:
@@ -65,30 +101,54 @@ class Prompts:
         variables: Mapping[str, Any] | None = None,
     ) -> str:
         """The prompt text for a chat, as the model's template writes it."""
-        return unprotect(self._render(messages, tools, variables))
+        chat = self._protector.protect_messages(normalize_messages(messages))
+        return unprotect(self._render(chat, self._protected(tools), variables or {}))
 
-    def encode_chat(
+    def chat(
         self,
         messages: object,
         tools: Sequence[object] | None = None,
-        variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        """Token ids for a chat. Control tokens come from the template alone, never from the text of a message.
+        params: ChatParams | None = None,
+        with_boundaries: bool = False,
+    ) -> ChatPrompt:
+        """The prompt for a chat. Control tokens come from the template alone, never from the text of a message.
 
         Args:
             messages: as OpenAI's API has them.
-            tools: tool descriptions for the template.
-            variables: further variables of the template, such as ``enable_thinking``.
+            tools: tool descriptions for the template; what is called of them is looked for in the answer.
+            params: variables of the template, and where reasoning goes; None = defaults.
+            with_boundaries: find them. Takes rendering the chat a few times more.
 
         Raises:
-            ArgumentError: messages that the template or pydspark cannot take, or a model without a template.
+            ArgumentError: messages or tools that the template or pydspark cannot take, or a model without a template.
         """
-        return self.tokenizer.encode_rendered(self._render(messages, tools, variables))
+        params = params or ChatParams()
+        chat = self._protector.protect_messages(normalize_messages(messages))
+        callable_tools = Tools(tools) if tools else None
+        protected_tools, variables = self._protected(tools), params.variables()
 
-    def _render(self, messages: object, tools: Sequence[object] | None, variables: Mapping[str, Any] | None) -> str:
-        protected = self._protector.protect_messages(normalize_messages(messages))
-        protected_tools = None if tools is None else [self._protector.protect_value(tool) for tool in tools]
-        return self._template.render(protected, tools=protected_tools, **(variables or {}))
+        def render(messages: Sequence[Mapping[str, object]]) -> str:
+            return self._render(messages, protected_tools, variables)
+
+        rendered = render(chat)
+        ends = stable_boundaries(render, chat) if with_boundaries else []
+        ids, counts = self.tokenizer.encode_rendered_at(rendered, ends)
+        return ChatPrompt(
+            tokens=ids,
+            boundaries=_boundaries(counts, len(ids)) if with_boundaries else (),
+            in_reasoning=rendered.rstrip().endswith(THINK),
+            finds_reasoning=END_THINK in self._template.source,
+            keeps_reasoning=params.reasoning_format == "none",
+            tools=callable_tools,
+        )
+
+    def _protected(self, tools: Sequence[object] | None) -> list[object] | None:
+        return None if tools is None else [self._protector.protect_value(tool) for tool in tools]
+
+    def _render(
+        self, messages: Sequence[Mapping[str, object]], tools: list[object] | None, variables: Mapping[str, Any]
+    ) -> str:
+        return self._template.render(messages, tools=tools, **variables)
 
     @cached_property
     def _protector(self) -> Protector:
@@ -105,3 +165,11 @@ class Prompts:
 
     def _token_text(self, token: int | None) -> str:
         return "" if token is None else self.tokenizer.token_text(token)
+
+
+def _boundaries(counts: Sequence[int], n: int) -> tuple[int, ...]:
+    """Boundaries of a prompt of ``n`` tokens, one of them near its end: the same prompt may come again."""
+    found = {count for count in counts if 0 < count < n}
+    if n > 1 and (not found or max(found) < n - _NEAR_END):
+        found.add(n - 1)
+    return tuple(sorted(found))

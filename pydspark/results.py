@@ -1,4 +1,4 @@
-"""Events as the dictionaries of OpenAI's API and llama-cpp-python."""
+"""Events as the dictionaries of OpenAI's API and llama-cpp-python: text completions, and what chats share with them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def completion(events: Iterable[Event], shape: Shape) -> dict[str, Any]:
         "logprobs": logprobs,
         "finish_reason": answer.done.finish_reason,
     }
-    return {**_head(shape, "text_completion"), "choices": [choice], **_tail(answer.done)}
+    return {**head(shape, "text_completion"), "choices": [choice], **tail(answer.done)}
 
 
 def completion_stream(events: Iterable[Event], shape: Shape) -> Iterator[dict[str, Any]]:
@@ -87,7 +87,7 @@ def completion_stream(events: Iterable[Event], shape: Shape) -> Iterator[dict[st
     def chunk(text: str, tokens: Sequence[Token], reason: str | None) -> dict[str, Any]:
         logprobs = _legacy_logprobs(tokens, shape, offset) if shape.logprobs and tokens else None
         choice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}
-        return {**_head(shape, "text_completion"), "choices": [choice]}
+        return {**head(shape, "text_completion"), "choices": [choice]}
 
     if shape.echo:
         yield chunk(shape.echo, (), None)
@@ -97,38 +97,6 @@ def completion_stream(events: Iterable[Event], shape: Shape) -> Iterator[dict[st
             offset += len(event.text)
         else:
             yield {**chunk("", tokens, event.finish_reason), "timings": timings(event.stats, event.seed)}
-
-
-def chat(events: Iterable[Event], shape: Shape) -> dict[str, Any]:
-    """A chat completion."""
-    answer = collect(events)
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": answer.text},
-        "logprobs": _chat_logprobs(answer.tokens, shape) if shape.logprobs else None,
-        "finish_reason": answer.done.finish_reason,
-    }
-    return {**_head(shape, "chat.completion"), "choices": [choice], **_tail(answer.done)}
-
-
-def chat_stream(events: Iterable[Event], shape: Shape) -> Iterator[dict[str, Any]]:
-    """Chunks of a chat completion: the role, then pieces of content, then the finish reason."""
-
-    def chunk(delta: dict[str, Any], tokens: Sequence[Token], reason: str | None) -> dict[str, Any]:
-        logprobs = _chat_logprobs(tokens, shape) if shape.logprobs and tokens else None
-        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-        return {**_head(shape, "chat.completion.chunk"), "choices": [choice]}
-
-    begun = False
-    for event, tokens in _with_tokens(events):
-        # Only now is it known that the prompt was accepted.
-        if not begun:
-            yield chunk({"role": "assistant"}, (), None)
-            begun = True
-        if isinstance(event, Text):
-            yield chunk({"content": event.text}, tokens, None)
-        else:
-            yield {**chunk({}, tokens, event.finish_reason), "timings": timings(event.stats, event.seed)}
 
 
 def _with_tokens(events: Iterable[Event]) -> Iterator[tuple[Text | Done, list[Token]]]:
@@ -142,21 +110,25 @@ def _with_tokens(events: Iterable[Event]) -> Iterator[tuple[Text | Done, list[To
             tokens = []
 
 
-def _head(shape: Shape, kind: str) -> dict[str, Any]:
+def head(shape: Shape, kind: str) -> dict[str, Any]:
+    """What a dictionary of this kind begins with."""
     return {"id": shape.id, "object": kind, "created": shape.created, "model": shape.model}
 
 
-def _tail(done: Done) -> dict[str, Any]:
+def tail(done: Done) -> dict[str, Any]:
+    """What a dictionary about a whole answer ends with."""
     return {"usage": usage(done.usage), "timings": timings(done.stats, done.seed)}
 
 
 def usage(counts: Usage) -> dict[str, Any]:
     """The ``usage`` object."""
+    details = {"completion_tokens_details": {"reasoning_tokens": counts.reasoning_tokens}}
     return {
         "prompt_tokens": counts.prompt_tokens,
         "completion_tokens": counts.completion_tokens,
         "total_tokens": counts.prompt_tokens + counts.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": counts.cached_tokens},
+        **(details if counts.reasoning_tokens else {}),
     }
 
 
@@ -221,7 +193,8 @@ def stats(done: Done) -> dict[str, Any]:
     }
 
 
-def _finite(logprob: float | None) -> float:
+def finite(logprob: float | None) -> float:
+    """A log-probability that JSON can hold."""
     return logprob if logprob is not None and logprob > _LEAST_LOGPROB else _LEAST_LOGPROB
 
 
@@ -229,29 +202,13 @@ def _legacy_logprobs(tokens: Sequence[Token], shape: Shape, offset: int) -> dict
     texts = [shape.piece(token.id).decode("utf-8", "replace") for token in tokens]
     offsets = list(accumulate(map(len, texts), initial=offset))[:-1]
     tops = [
-        {shape.piece(id).decode("utf-8", "replace"): _finite(logprob) for id, logprob in token.top}
-        | {text: _finite(token.logprob)}
+        {shape.piece(id).decode("utf-8", "replace"): finite(logprob) for id, logprob in token.top}
+        | {text: finite(token.logprob)}
         for token, text in zip(tokens, texts, strict=True)
     ]
     return {
         "tokens": texts,
         "text_offset": offsets,
-        "token_logprobs": [_finite(token.logprob) for token in tokens],
+        "token_logprobs": [finite(token.logprob) for token in tokens],
         "top_logprobs": tops,
     }
-
-
-def _chat_logprobs(tokens: Sequence[Token], shape: Shape) -> dict[str, Any]:
-    content = [
-        {
-            **_chat_logprob(token.id, token.logprob, shape),
-            "top_logprobs": [_chat_logprob(id, logprob, shape) for id, logprob in token.top],
-        }
-        for token in tokens
-    ]
-    return {"content": content, "refusal": None}
-
-
-def _chat_logprob(id: int, logprob: float | None, shape: Shape) -> dict[str, Any]:
-    piece = shape.piece(id)
-    return {"id": id, "token": piece.decode("utf-8", "replace"), "bytes": list(piece), "logprob": _finite(logprob)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from pydspark.params import INT32_MAX, ModelParams, Option, SamplingParams, options
+from pydspark.params import INT32_MAX, ChatParams, ModelParams, Option, SamplingParams, options
 
 API = Path(__file__).parent.parent / "docs" / "api.md"
 
@@ -36,7 +36,7 @@ def _range(option: Option) -> str:
 
 def with_tables(text: str) -> str:
     """A document with the tables between its marks as they should be."""
-    for cls in (ModelParams, SamplingParams):
+    for cls in (ModelParams, SamplingParams, ChatParams):
         head, begin, rest = text.partition(f"<!-- table: {cls.__name__} -->\n")
         _, end, tail = rest.partition("<!-- end of table -->")
         assert end, f"{API.name} has no marks for the table of {cls.__name__}"

@@ -39,7 +39,7 @@ def qwen_metadata() -> dict[str, object]:
         "tokenizer.ggml.eos_token_id": 248_046,
         "tokenizer.ggml.padding_token_id": 248_044,
         "tokenizer.ggml.add_bos_token": False,
-        "tokenizer.chat_template": (Path(__file__).parent / "data/qwen35_like.jinja").read_text(),
+        "tokenizer.chat_template": (Path(__file__).parent / "data/qwen3_6.jinja").read_text(),
     }
 
 

@@ -18,7 +18,7 @@ from pydspark.bench.main import parser as bench_parser
 from pydspark.cli.args import parse
 from pydspark.cli.flags import COMMANDS, RUN, Flag
 from pydspark.cli.help import command_help
-from pydspark.params import ModelParams, SamplingParams, options
+from pydspark.params import ChatParams, ModelParams, SamplingParams, options
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -40,7 +40,7 @@ def test_tables_of_parameters_are_up_to_date() -> None:
     assert API.read_text() == with_tables(API.read_text()), "run: python tests/doc_tables.py"
 
 
-@pytest.mark.parametrize("cls", [ModelParams, SamplingParams])
+@pytest.mark.parametrize("cls", [ModelParams, SamplingParams, ChatParams])
 def test_help_tells_what_the_parameters_say(cls: type) -> None:
     text = command_help(RUN, WIDE)
     defaults = {field.name: field.default for field in fields(cls)}

@@ -19,10 +19,11 @@ GGML_HEADERS = {"ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-cpu.h", "ggml-
 PYTHON_LAYERS = [
     ["errors"],
     ["params"],
-    ["cache", "compat", "cpu", "hub", "records", "text", "turns"],
+    ["cache", "compat", "cpu", "hub", "records", "sampling_defaults", "text", "turns"],
     ["_native", "drafting", "generate", "prompts"],
+    ["chat"],
     ["engine", "quantize", "results"],
-    ["demo", "loaded"],
+    ["chat_results", "demo", "loaded"],
     ["llama"],
     ["bench", "cli"],
 ]

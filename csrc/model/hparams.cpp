@@ -16,9 +16,7 @@ constexpr int64_t max_head  = 1 << 16;
 constexpr int64_t max_vocab = 1 << 24;
 constexpr int64_t max_ctx   = 1 << 30;
 
-// far more than models have; what a graph takes grows with their product
-constexpr int64_t max_expert      = 1024;
-constexpr int64_t max_expert_used = 64;
+constexpr int64_t max_expert = 1024;
 
 constexpr int32_t token_type_unused = 5;
 

@@ -25,6 +25,8 @@ struct delta_net_hparams {
     int64_t n_state() const { return n_embd_v() * head_dim; }
 };
 
+constexpr int32_t max_expert_used = 64; // more than models have
+
 // Of feed-forward parts that are a mixture of experts.
 struct expert_hparams {
     int32_t n_expert    = 0; // 0 = the model has none

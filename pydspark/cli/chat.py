@@ -10,7 +10,7 @@ from pydspark.cli.reply import show_reply
 from pydspark.cli.terminal import Output, Terminal, is_terminal
 from pydspark.engine import Engine
 from pydspark.errors import ContextFullError
-from pydspark.params import SamplingParams
+from pydspark.params import ChatParams, SamplingParams
 
 _PROMPT = "> "
 _HELP = "Type a message. /clear begins again; /exit or Ctrl-D leaves; Ctrl-C stops."
@@ -31,7 +31,7 @@ class Chat:
         terminal: for everything but the answers.
         output: for the answers.
         system: instructions for the whole chat, or None.
-        variables: further variables of the chat template.
+        chat_params: how a chat becomes a prompt; None = defaults.
     """
 
     def __init__(
@@ -41,15 +41,15 @@ class Chat:
         terminal: Terminal,
         output: Output,
         system: str | None = None,
-        variables: Mapping[str, Any] | None = None,
+        chat_params: ChatParams | None = None,
     ) -> None:
         self._engine = engine
         self._params = params
         self._terminal = terminal
         self._output = output
-        self._variables = variables
+        self._chat_params = chat_params
         self._system = system
-        self._messages = chat_messages(system)
+        self._messages: list[Mapping[str, Any]] = [*chat_messages(system)]
 
     def run(self, stdin: TextIO, first: str | None = None) -> int:
         """Talks until the input ends.
@@ -67,7 +67,7 @@ class Chat:
             if line == "/exit":
                 break
             if line == "/clear":
-                self._messages = chat_messages(self._system)
+                self._messages = [*chat_messages(self._system)]
                 self._terminal.say("The chat begins again.")
             elif line.strip():
                 self.answer(line)
@@ -88,14 +88,14 @@ class Chat:
     def answer(self, text: str) -> None:
         """Answers one message. A message that does not fit is taken back."""
         self._messages.append({"role": "user", "content": text})
-        tokens = self._engine.prompts.encode_chat(self._messages, variables=self._variables)
+        prompt = self._engine.chat_prompt(self._messages, params=self._chat_params)
         try:
-            reply = show_reply(self._engine, tokens, self._params, self._terminal, self._output)
+            reply = show_reply(self._engine, prompt, self._params, self._terminal, self._output)
         except ContextFullError as error:
             self._messages.pop()
             self._terminal.error(f"{with_flags(str(error))}; /clear begins a new chat")
             return
-        self._messages.append({"role": "assistant", "content": reply.text})
+        self._messages.append(reply.message)
 
 
 def _enable_line_editing() -> None:

@@ -14,8 +14,9 @@ from pydspark._native import Gguf
 from pydspark._native.loader import ABI_VERSION, library_files
 from pydspark.cpu import default_threads
 from pydspark.errors import OutOfMemoryError, UnsupportedError
-from pydspark.params import ModelParams, model_sampling
+from pydspark.params import ModelParams
 from pydspark.records import MetadataValue
+from pydspark.sampling_defaults import model_sampling
 from pydspark.text.vocab import Vocab
 
 _SPECIAL_IDS = ("bos_id", "eos_id", "eot_id", "eom_id", "unk_id", "pad_id", "mask_id")

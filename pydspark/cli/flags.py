@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from pydspark.errors import ArgumentError
-from pydspark.params import ModelParams, Option, SamplingParams, cache_type, checked, options
+from pydspark.params import ChatParams, ModelParams, Option, SamplingParams, cache_type, checked, options
 
 # Words that stand for a number.
 _WORDS = {"n_gpu_layers": {"auto": -1, "all": -1}}
 # Switches that may be followed by one of these words, as in llama.cpp; "auto" leaves the choice to pydspark.
-_SWITCH_WORDS = {"flash_attn": ("on", "off", "auto")}
+_SWITCH_WORDS = dict.fromkeys(("flash_attn", "enable_thinking"), ("on", "off", "auto"))
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ def _table_flag(name: str, option: Option, default: Any) -> Flag:
     if option.kind is bool:
         negatives = tuple(f"--no-{spelling[2:]}" for spelling in option.flags if spelling.startswith("--"))
         words = _SWITCH_WORDS.get(name, ())
-        return replace(flag, default="on" if default else "off", negatives=negatives, words=words)
+        shown = "auto" if default is None else "on" if default else "off"
+        return replace(flag, default=shown, negatives=negatives, words=words)
     metavar = {int: "N", float: "X", str: f"{{{','.join(option.choices)}}}"}.get(option.kind, "TYPE")
     shown = "none" if default is None else str(default)
     return replace(flag, metavar=metavar, default=shown, convert=_converter(name, option, default))
@@ -93,6 +95,16 @@ def _converter(name: str, option: Option, default: Any) -> Callable[[str, str], 
         return checked(spelling, parse_number(spelling, text, option.kind), option)
 
     return convert
+
+
+def _json_object(spelling: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ArgumentError(f"{spelling} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ArgumentError(f"{spelling} must be a JSON object, not {text}")
+    return value
 
 
 def parse_number(spelling: str, text: str, kind: type) -> int | float:
@@ -139,8 +151,9 @@ _PROMPT = [
     Flag(
         "chat_template_kwargs", ("--chat-template-kwargs",),
         'variables of the chat template as JSON, such as {"enable_thinking": false}',
-        metavar="JSON", env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS",
+        metavar="JSON", env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS", convert=_json_object,
     ),
+    *table_flags(ChatParams),
     Flag(
         "stop", ("-r", "--stop", "--reverse-prompt"),
         "a text that ends the answer and is not part of it; may be given several times",
@@ -243,7 +256,7 @@ QUANTIZE = Command(
 # Parameters whose names are no words of their own, by name.
 _SPELLINGS = {
     name: option.flags[0]
-    for cls in (ModelParams, SamplingParams)
+    for cls in (ModelParams, SamplingParams, ChatParams)
     for name, option in options(cls).items()
     if option.flags and "_" in name
 }

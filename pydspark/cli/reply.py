@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from pydspark import chat_results
+from pydspark.chat import chat_events
 from pydspark.cli.interrupt import Interrupt
 from pydspark.cli.report import count_text
-from pydspark.cli.terminal import Output, Terminal
+from pydspark.cli.terminal import Output, Terminal, without_controls
 from pydspark.engine import Engine
 from pydspark.errors import Cancelled
-from pydspark.generate import Done, Event, Text, Token
+from pydspark.generate import Done, Event, Token
 from pydspark.params import SamplingParams
+from pydspark.prompts import ChatPrompt
 from pydspark.records import Stats
+from pydspark.text.chat_parts import Content, Part, Reasoning
 
 log = logging.getLogger("pydspark.cli")
 
@@ -24,7 +29,7 @@ class Generation:
 
     Args:
         engine: generates.
-        tokens: ids of the prompt.
+        prompt: of a chat or of plain text.
         params: how to generate.
         terminal: shows the progress of the prompt, and the speed where ``show_speed`` allows it.
         show_speed: the text does not go to the same screen, so a live line cannot get in its way.
@@ -36,10 +41,10 @@ class Generation:
     """
 
     def __init__(
-        self, engine: Engine, tokens: Sequence[int], params: SamplingParams, terminal: Terminal, show_speed: bool
+        self, engine: Engine, prompt: ChatPrompt, params: SamplingParams, terminal: Terminal, show_speed: bool
     ) -> None:
         self.engine = engine
-        self._tokens = tokens
+        self._prompt = prompt
         self._params = params
         self._terminal = terminal
         self._show_speed = show_speed
@@ -48,14 +53,15 @@ class Generation:
         self.n_tokens = 0
 
     def events(self) -> Iterator[Event]:
-        """The events. They end without Done after Ctrl-C."""
+        """The events, not in parts yet. They end without Done after Ctrl-C."""
         with Interrupt() as interrupt:
 
             def show_prompt(fraction: float) -> bool:
                 self._terminal.progress("reading the prompt", fraction)
                 return not interrupt.pressed
 
-            stream = self.engine.events(self._tokens, self._params, show_prompt)
+            prompt = self._prompt
+            stream = self.engine.events(prompt.tokens, self._params, show_prompt, prompt.boundaries)
             try:
                 for event in stream:
                     if isinstance(event, Token):
@@ -88,25 +94,40 @@ class Generation:
 
 @dataclass(frozen=True)
 class Reply:
-    """What was shown. ``done`` is None when Ctrl-C stopped it."""
+    """What was generated. ``done`` is None when Ctrl-C stopped it."""
 
-    text: str
+    message: Mapping[str, Any]
     done: Done | None
 
 
-def show_reply(
-    engine: Engine, tokens: Sequence[int], params: SamplingParams, terminal: Terminal, output: Output
-) -> Reply:
-    """Generates a reply, writes it to ``output`` piece by piece, and a summary to ``terminal``."""
-    generation = Generation(engine, tokens, params, terminal, show_speed=output.is_file)
-    texts: list[str] = []
+def show_reply(engine: Engine, prompt: ChatPrompt, params: SamplingParams, terminal: Terminal, output: Output) -> Reply:
+    """Generates a reply, writes it to ``output`` piece by piece, and a summary to ``terminal``.
+
+    Reasoning is written, dimmed, only where a person reads it.
+    """
+    generation = Generation(engine, prompt, params, terminal, show_speed=output.is_file)
+    parser = prompt.parser()
+    parts: list[Part] = []
     done = None
-    for event in generation.events():
-        if isinstance(event, Text):
-            texts.append(event.text)
-            output.write(event.text)
-        elif isinstance(event, Done):
+
+    def show(part: Part) -> None:
+        if isinstance(part, Content):
+            if parts and isinstance(parts[-1], Reasoning) and output.is_terminal:
+                output.end_line()
+                output.write("\n")
+            output.write(part.text)
+        elif isinstance(part, Reasoning) and output.is_terminal:
+            output.write_styled(terminal.style(without_controls(part.text), "dim"))
+        parts.append(part)
+
+    for event in chat_events(generation.events(), parser):
+        if isinstance(event, Done):
             done = event
+        elif not isinstance(event, Token):
+            show(event)
+    if done is None:
+        for part in parser.finish():
+            show(part)
     output.end_line()
     if done is None:
         generation.say_interrupted()
@@ -115,7 +136,7 @@ def show_reply(
         terminal.say(summary(done, engine.n_ctx, params.max_tokens))
         if done.stats.draft_rounds and not terminal.quiet:
             terminal.say(draft_summary(done.stats, engine.plain_step_ms()))
-    return Reply("".join(texts), done)
+    return Reply(chat_results.message(parts), done)
 
 
 def summary(done: Done, n_ctx: int, max_tokens: int | None) -> str:

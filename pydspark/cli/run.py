@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 
-from pydspark import results
+from pydspark import chat_results, results
+from pydspark.chat import chat_events
 from pydspark.cli.args import Arguments
 from pydspark.cli.chat import Chat, chat_messages
 from pydspark.cli.model import open_model
@@ -14,12 +14,15 @@ from pydspark.cli.prompt import read_prompt, read_system_prompt
 from pydspark.cli.reply import Generation, show_reply
 from pydspark.cli.terminal import Output, Terminal
 from pydspark.errors import ArgumentError, Cancelled
-from pydspark.params import SamplingParams
+from pydspark.params import ChatParams, SamplingParams
+from pydspark.prompts import ChatPrompt
 
 _NEEDS_TEMPLATE = {
     "conversation": "-cnv",
     "system_prompt": "-sys",
     "chat_template_kwargs": "--chat-template-kwargs",
+    "enable_thinking": "--reasoning",
+    "reasoning_format": "--reasoning-format",
 }
 
 
@@ -31,7 +34,7 @@ def run(arguments: Arguments, terminal: Terminal, output: Output) -> int:
         PydsparkError: the model cannot be loaded, or generating fails.
     """
     _check_together(arguments)
-    variables = _template_variables(arguments)
+    chat_params = ChatParams(**arguments.of(ChatParams))
     prompt = read_prompt(arguments, sys.stdin)
     system = read_system_prompt(arguments)
     with open_model(arguments, terminal) as llama:
@@ -41,15 +44,15 @@ def run(arguments: Arguments, terminal: Terminal, output: Output) -> int:
         if not is_chat and (system is not None or arguments.get("conversation")):
             raise ArgumentError("this model has no chat template, which -sys and -cnv need; leave them out")
         if prompt is None or arguments.get("conversation"):
-            return Chat(engine, params, terminal, output, system, variables).run(sys.stdin, prompt)
+            return Chat(engine, params, terminal, output, system, chat_params).run(sys.stdin, prompt)
         if is_chat:
-            tokens = engine.prompts.encode_chat(chat_messages(system, prompt), variables=variables)
+            ready = engine.chat_prompt(chat_messages(system, prompt), params=chat_params)
         else:
-            tokens = engine.prompts.encode(prompt)
+            ready = ChatPrompt(engine.prompts.encode(prompt))
         if arguments.get("json"):
-            kind = "chatcmpl" if is_chat else "cmpl"
-            return _print_json(Generation(engine, tokens, params, terminal, True), kind, llama.model_path, output)
-        reply = show_reply(engine, tokens, params, terminal, output)
+            generation = Generation(engine, ready, params, terminal, True)
+            return _print_json(generation, ready if is_chat else None, llama.model_path, output)
+        reply = show_reply(engine, ready, params, terminal, output)
         return 0 if reply.done is not None else Cancelled.exit_code
 
 
@@ -63,26 +66,16 @@ def _check_together(arguments: Arguments) -> None:
         raise ArgumentError(f"one prompt at a time, but {len(arguments.positionals)} were given; put it in quotes")
 
 
-def _template_variables(arguments: Arguments) -> dict[str, Any]:
-    text = arguments.get("chat_template_kwargs")
-    if text is None:
-        return {}
-    try:
-        variables = json.loads(text)
-    except ValueError as error:
-        raise ArgumentError(f"--chat-template-kwargs is not JSON: {error}") from None
-    if not isinstance(variables, dict):
-        raise ArgumentError(f"--chat-template-kwargs must be a JSON object, not {text}")
-    return variables
-
-
-def _print_json(generation: Generation, kind: str, model: str, output: Output) -> int:
+def _print_json(generation: Generation, chat: ChatPrompt | None, model: str, output: Output) -> int:
     events = list(generation.events())
     if generation.interrupted:
         generation.say_interrupted()
         return Cancelled.exit_code
-    shape = results.new_shape(kind, model, generation.engine.prompts.piece)
-    result = results.chat(events, shape) if kind == "chatcmpl" else results.completion(events, shape)
+    shape = results.new_shape("chatcmpl" if chat else "cmpl", model, generation.engine.prompts.piece)
+    if chat:
+        result = chat_results.chat(chat_events(events, chat.parser()), shape)
+    else:
+        result = results.completion(events, shape)
     output.write(json.dumps(result, ensure_ascii=False, indent=2))
     output.end_line()
     return 0

@@ -24,7 +24,8 @@ def normalize_messages(messages: object) -> list[dict[str, object]]:
     ``developer`` becomes ``system`` and ``function`` becomes ``tool``. System messages at the beginning become one,
     with a blank line between their texts; later ones stay where they are, and it is up to the template to take them.
     Text parts are joined with nothing between. Arguments of tool calls that are JSON objects in a string become
-    mappings. Fields that are None count as absent; other fields are kept.
+    mappings, and none become an empty one. ``reasoning`` is another name of ``reasoning_content``. Fields that are None
+    count as absent; other fields are kept.
 
     Args:
         messages: a list of mappings with ``role`` and ``content``; content is a string, a list of
@@ -52,6 +53,8 @@ def _normalize(where: str, message: object) -> dict[str, object]:
         raise ArgumentError(f"{where}.role is {role!r}; known roles are {', '.join(_ROLES)}")
     fields["role"] = _ROLES[role]
     fields["content"] = _read_content(where, message, role)
+    if "reasoning" in fields:
+        fields.setdefault("reasoning_content", fields["reasoning"])
     if "tool_calls" in fields:
         fields["tool_calls"] = _read_tool_calls(f"{where}.tool_calls", fields["tool_calls"])
     return fields
@@ -94,7 +97,7 @@ def _read_tool_call(where: str, call: object) -> dict[str, object]:
         raise ArgumentError(f"{where} should be an object with a function")
     if not isinstance(function.get("name"), str):
         raise ArgumentError(f"{where}.function.name should be a string, but is {type(function.get('name')).__name__}")
-    arguments = function.get("arguments")
+    arguments = function.get("arguments") or {}
     if isinstance(arguments, str):
         arguments = _parse_arguments(f"{where}.function.arguments", arguments)
     return {**call, "function": {**function, "arguments": arguments}}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 
 from tokenizers import normalizers
 
@@ -68,11 +69,35 @@ class Tokenizer:
         Markers that the template wrote become control tokens; the same characters from protected text are ordinary.
         Starts with one BOS token if the model asks for one, whether or not the template wrote it.
         """
+        return self.encode_rendered_at(rendered, ())[0]
+
+    def encode_rendered_at(self, rendered: str, ends: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The ids of a rendered prompt, and how many of them its beginnings have for certain.
+
+        Args:
+            rendered: see ``encode_rendered``.
+            ends: lengths of beginnings, in characters.
+
+        Returns:
+            The ids, and for each beginning the number of ids that every prompt with this beginning starts with: those
+            up to its last special token, since ordinary text may be cut in another way where it goes on differently.
+        """
         ids: list[int] = []
+        n_chars = 0
+        cuts = [(0, 0)]  # characters and ids up to a special token, with it
         for piece in _cut(_to_str(rendered), self._rendered_specials):
-            ids += [piece] if isinstance(piece, int) else self._encode_ordinary(unprotect(piece))
+            if isinstance(piece, int):
+                ids.append(piece)
+                n_chars += len(self.vocab.tokens[piece])
+                cuts.append((n_chars, len(ids)))
+            else:
+                ids += self._encode_ordinary(unprotect(piece))
+                n_chars += len(piece)
         start = self._start_ids()
-        return ids if ids[:1] == start or not start else start + ids
+        if ids[: len(start)] == start:
+            start = []
+        counts = [cuts[bisect_right(cuts, (end, len(ids))) - 1][1] for end in ends]
+        return start + ids, [count + len(start) if count else 0 for count in counts]
 
     def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
         """The bytes of a sequence of tokens; see ``token_bytes``."""

@@ -46,6 +46,8 @@ _END_TEXTS = frozenset(
 )
 # Markers of code infilling that also end a generation: padding, next repository, next file.
 _FIM_END_TEXTS = frozenset({"<|fim_pad|>", "<|repo_name|>", "<|fim_repo|>", "<reponame>", "<|file_sep|>"})
+# Tags that a model writes for its reader, not for the machinery around it; some files call them control tokens.
+_TAG_TEXTS = frozenset({"<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"})
 _END_KEYS = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
 
 
@@ -127,6 +129,9 @@ class Vocab:
             # An end marker that counts as ordinary text would let any text close a turn.
             if types[token_id] == TokenType.USER_DEFINED:
                 types[token_id] = TokenType.CONTROL
+        for token_id, text in enumerate(tokens):
+            if text in _TAG_TEXTS and types[token_id] == TokenType.CONTROL and token_id not in eog_ids:
+                types[token_id] = TokenType.USER_DEFINED
         return Vocab(
             tokens=tokens,
             types=types,

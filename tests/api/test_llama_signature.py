@@ -50,6 +50,7 @@ FROM_PRETRAINED: dict[str, Any] = {
 }  # fmt: skip
 
 DRAFTING = {"n_draft_max", "draft_conf_min", "draft_sampling", "draft_accept"}
+CHATTING = {"chat_template_kwargs", "enable_thinking", "reasoning_format"}
 
 # Method, its parameters there, other defaults here (with the reason), parameters that only exist here.
 METHODS: list[tuple[str, dict[str, Any], dict[str, Any], set[str]]] = [
@@ -63,12 +64,23 @@ METHODS: list[tuple[str, dict[str, Any], dict[str, Any], set[str]]] = [
             "verbose": False,  # a library is quiet
             "flash_attn": True,  # the faster form
         },
-        {"model", "draft", "repack", "progress", "spec_type", "verify", "type_k_draft", "type_v_draft", *DRAFTING},
+        {
+            "model",
+            "draft",
+            "repack",
+            "progress",
+            "spec_type",
+            "verify",
+            "type_k_draft",
+            "type_v_draft",
+            "sampling",
+            *DRAFTING,
+        },
     ),
     # a default that cannot be changed by accident
     ("create_completion", COMPLETION, {"stop": ()}, {"speculative", *DRAFTING}),
     ("__call__", COMPLETION, {"stop": ()}, {"speculative", *DRAFTING}),
-    ("create_chat_completion", CHAT, {"stop": ()}, {"chat_template_kwargs", "speculative", *DRAFTING}),
+    ("create_chat_completion", CHAT, {"stop": ()}, {*CHATTING, "speculative", *DRAFTING}),
     ("generate", GENERATE, {}, {"temperature"}),
     ("tokenize", {"text": REQUIRED, "add_bos": True, "special": False}, {}, set()),
     ("detokenize", {"tokens": REQUIRED, "prev_tokens": None, "special": False}, {}, set()),

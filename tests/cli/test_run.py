@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.conftest import Run
+from fakes import FakeSession
 from tiny.models import write_tiny_model
 
 from pydspark import Llama
@@ -204,3 +205,24 @@ def test_a_defect_asks_for_a_report(run: Run, tiny: list[str], monkeypatch: pyte
     assert "--debug" in plain.err
     assert "Traceback" not in plain.err
     assert "Traceback" in debug.err
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_reasoning_is_shown_to_a_person_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    template = "{% for m in messages %}{{ m.reasoning_content }}|{{ m.content }}|{% endfor %}<think></think><think>"
+    monkeypatch.setattr("tiny.models.CHAT_TEMPLATE", template)
+    path = write_tiny_model(tmp_path / "thinking.gguf")
+    session = FakeSession(b"hm.\n</think>\n\nyes")
+    monkeypatch.setattr("pydspark.engine.Engine._session", lambda engine: session)
+    monkeypatch.setattr("pydspark.cli.terminal.is_terminal", lambda stream: is_terminal)
+    tiny = ["run", "-m", str(path), "-c", "256", "-t", "1", "--log-colors", "off"]
+    assert run(*tiny, "hello").out == ("hm.\n\nyes\n" if is_terminal else "yes\n")
+    assert run(*tiny, "hello", "--reasoning-format", "none").out == "hm.\n</think>\n\nyes\n"
+    message = json.loads(run(*tiny, "hello", "--json").out)["choices"][0]["message"]
+    assert message == {"role": "assistant", "content": "yes", "reasoning_content": "hm."}
+    run(*tiny, "-cnv", stdin=b"hello\nwhy\n")
+    with Llama(path, vocab_only=True) as llama:
+        prompt = llama.detokenize(session.started[-1].tokens).decode()
+    assert prompt == "|hello|hm.|yes||why|<think></think><think>"

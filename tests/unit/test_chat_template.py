@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydspark.errors import ArgumentError, ModelFileError
+from pydspark.prompts import Prompts
 from pydspark.text.chat_template import CHATML_TEMPLATE, ChatTemplate
 from pydspark.text.messages import normalize_messages
 from pydspark.text.protect import SENTINEL, Protector, unprotect
@@ -22,7 +23,8 @@ from pydspark.text.vocab import TokenType, Vocab
 pytest_plugins = ["real_vocab"]
 
 DATA = Path(__file__).parents[1] / "data"
-QWEN = ChatTemplate((DATA / "qwen35_like.jinja").read_text())
+QWEN = ChatTemplate((DATA / "qwen3_6.jinja").read_text())
+CHATS = json.loads((DATA / "qwen3_6_prompts.json").read_text())
 SMOLLM = ChatTemplate((DATA / "smollm2_like.jinja").read_text())
 IM_START, IM_END, THINK, END_THINK, TOOL_CALL = 248045, 248046, 248068, 248069, 248058
 SPECIAL_TEXTS = ["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "<|endoftext|>", "<|im_", "end|>"]
@@ -32,6 +34,11 @@ HOSTILE = st.lists(st.one_of(st.sampled_from([*SPECIAL_TEXTS, SENTINEL, "<", " "
 @pytest.fixture(scope="module")
 def protector(qwen_vocab: Vocab) -> Protector:
     return Protector(qwen_vocab)
+
+
+@pytest.fixture(scope="module")
+def qwen_prompts(qwen_metadata: dict[str, object]) -> Prompts:
+    return Prompts(qwen_metadata)
 
 
 @pytest.fixture(scope="module")
@@ -76,29 +83,9 @@ def test_template_variables_reach_the_template() -> None:
     assert QWEN.render(messages, enable_thinking=False).endswith("<think>\n\n</think>\n\n")
 
 
-def test_reasoning_is_dropped_from_earlier_turns() -> None:
-    turn = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nB"}
-    prompt = QWEN.render([{"role": "user", "content": "A"}, turn, {"role": "user", "content": "C"}])
-    assert prompt.count("<think>") == 1
-    assert "<|im_start|>assistant\nB<|im_end|>" in prompt
-    assert "<think>\nhm\n</think>\n\nB<|im_end|>" in QWEN.render([{"role": "user", "content": "A"}, turn])
-
-
-def test_tools_and_tool_results() -> None:
-    calls = [{"type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": "é"}'}}]
-    messages = normalize_messages(
-        [
-            {"role": "user", "content": "1+1"},
-            {"role": "assistant", "content": None, "tool_calls": calls},
-            {"role": "tool", "content": "2"},
-            {"role": "tool", "content": "3"},
-        ]
-    )
-    prompt = QWEN.render(messages, tools=[{"name": "add"}])
-    assert '<tools>\n{"name": "add"}\n</tools>' in prompt
-    assert "<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\né\n</parameter>\n</function>" in prompt
-    results = "\n<tool_response>\n2\n</tool_response>\n<tool_response>\n3\n</tool_response>"
-    assert f"<|im_start|>user{results}<|im_end|>" in prompt
+@pytest.mark.parametrize("chat", CHATS, ids=lambda chat: chat["name"])
+def test_prompts_are_those_of_transformers(chat: dict[str, Any], qwen_prompts: Prompts) -> None:
+    assert qwen_prompts.render(chat["messages"], chat.get("tools"), chat.get("variables")) == chat["rendered"]
 
 
 def test_special_texts_of_the_vocabulary_reach_the_template() -> None:
@@ -164,9 +151,9 @@ def test_what_fails_at_run_time_is_an_argument_error(source: str) -> None:
 @pytest.mark.parametrize(
     ("roles", "words"),
     [
-        ([], "There are no messages."),
-        (["system"], "No user turn to answer."),
-        (["user", "assistant", "system", "user"], "A system turn has to come first."),
+        ([], "No messages provided."),
+        (["system"], "No user query found in messages."),
+        (["user", "assistant", "system", "user"], "System message must be at the beginning."),
     ],
 )
 def test_refusals_carry_the_words_of_the_template(roles: list[str], words: str) -> None:

@@ -61,14 +61,22 @@ def test_none_counts_as_absent_and_other_fields_are_kept() -> None:
         ({"a": 1}, {"a": 1}),
         ('{"a": ', '{"a": '),
         ("[1]", "[1]"),
+        ("", {}),
+        (None, {}),
         ('{"a": ' + "9" * 5000 + "}", '{"a": ' + "9" * 5000 + "}"),
     ],
-    ids=["object", "mapping", "cut short", "no object", "number too long"],
+    ids=["object", "mapping", "cut short", "no object", "empty", "none", "number too long"],
 )
 def test_arguments_of_tool_calls(arguments: object, expected: object) -> None:
     message = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": arguments}}]}
     [normalized] = normalize_messages([message])
     assert normalized["tool_calls"] == [{"id": "1", "function": {"name": "f", "arguments": expected}}]
+
+
+def test_reasoning_has_two_names() -> None:
+    message = {"role": "assistant", "content": "x", "reasoning": "a"}
+    assert normalize_messages([message])[0]["reasoning_content"] == "a"
+    assert normalize_messages([{**message, "reasoning_content": "b"}])[0]["reasoning_content"] == "b"
 
 
 def test_what_was_given_is_not_changed() -> None:

@@ -11,19 +11,16 @@ import pytest
 from pydspark.compat import compatible
 from pydspark.errors import ArgumentError, UnsupportedError
 from pydspark.params import (
-    DefaultFloat,
-    DefaultInt,
+    ChatParams,
     ModelParams,
     SamplingParams,
     check_token_ids,
-    model_sampling,
     nearest,
     options,
-    sampling_from,
 )
 
 
-@pytest.mark.parametrize("cls", [ModelParams, SamplingParams])
+@pytest.mark.parametrize("cls", [ModelParams, SamplingParams, ChatParams])
 def test_every_field_is_described(cls: type) -> None:
     found = options(cls)
     assert list(found) == [field.name for field in dataclasses.fields(cls)]
@@ -142,19 +139,30 @@ def test_wrong_model_params_are_refused(name: str, value: Any) -> None:
         ModelParams(**{name: value})
 
 
-def test_caller_beats_model_file_beats_defaults() -> None:
-    recommended = model_sampling({"general.sampling.temp": 1.0, "general.sampling.top_k": 20, "general.name": "x"})
-    assert recommended == {"temperature": 1.0, "top_k": 20}
-    call = {"temperature": DefaultFloat(0.2), "top_k": 7, "min_p": DefaultFloat(0.05)}
-    params = sampling_from(call, recommended)
-    assert (params.temperature, params.top_k, params.min_p) == (1.0, 7, 0.05)
-    assert sampling_from({"temperature": 0.2}, recommended).temperature == 0.2
-    assert sampling_from({}, recommended).top_k == 20
+def test_variables_of_the_chat_template() -> None:
+    assert ChatParams().variables() == {}
+    assert ChatParams(enable_thinking=False).variables() == {"enable_thinking": False}
+    both = ChatParams(enable_thinking=True, chat_template_kwargs={"preserve_thinking": True})
+    assert both.variables() == {"enable_thinking": True, "preserve_thinking": True}
 
 
-def test_defaults_in_signatures_are_plain_numbers() -> None:
-    assert (DefaultFloat(0.8), DefaultInt(40)) == (0.8, 40)
-    assert repr(DefaultFloat(0.8)) == "0.8"
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"reasoning_format": "deepseek-legacy"}, "reasoning_format must be one of auto, deepseek, none"),
+        ({"enable_thinking": "yes"}, "enable_thinking must be a bool"),
+        ({"chat_template_kwargs": "x"}, "chat_template_kwargs must be an object"),
+        ({"chat_template_kwargs": {5: 1}}, "chat_template_kwargs must be an object"),
+        ({"chat_template_kwargs": {"tools": []}}, "chat_template_kwargs has 'tools', which is an argument of its own"),
+        (
+            {"enable_thinking": True, "chat_template_kwargs": {"enable_thinking": False}},
+            "enable_thinking is given twice",
+        ),
+    ],
+)
+def test_wrong_chat_params_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        ChatParams(**given)
 
 
 @compatible

@@ -49,14 +49,6 @@ def test_completion() -> None:
     }
 
 
-def test_chat() -> None:
-    answer = results.chat(events("hi"), shape("chatcmpl"))
-    assert answer["id"].startswith("chatcmpl-")
-    assert answer["object"] == "chat.completion"
-    message = {"role": "assistant", "content": "hi"}
-    assert answer["choices"] == [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}]
-
-
 def test_completion_stream() -> None:
     chunks = list(results.completion_stream(events("h\u00e9"), shape(echo="> ")))
     assert [chunk["choices"][0]["text"] for chunk in chunks] == ["> ", "h", "\u00e9", ""]
@@ -66,29 +58,12 @@ def test_completion_stream() -> None:
     assert not any("usage" in chunk for chunk in chunks)
 
 
-def test_chat_stream() -> None:
-    chunks = list(results.chat_stream(events("hi"), shape("chatcmpl")))
-    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
-    assert deltas == [{"role": "assistant"}, {"content": "h"}, {"content": "i"}, {}]
-    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
-    assert list(chunks[-1]["timings"]) == TIMINGS
-
-
 def test_legacy_logprobs_line_up_with_the_text() -> None:
     logprobs = results.completion(events("abc, stop", ", s"), shape(logprobs=True))["choices"][0]["logprobs"]
     assert logprobs["tokens"] == ["a", "b", "c"]
     assert logprobs["text_offset"] == [0, 1, 2]
     assert logprobs["token_logprobs"] == [-0.5] * 3
     assert logprobs["top_logprobs"][0] == {"a": -0.5, "b": -9999.0}
-
-
-def test_streamed_logprobs_are_the_same_as_in_one_piece() -> None:
-    whole = results.chat(events("ab\u4e2d"), shape(logprobs=True))["choices"][0]["logprobs"]["content"]
-    chunks = results.chat_stream(events("ab\u4e2d"), shape(logprobs=True))
-    streamed = [chunk["choices"][0]["logprobs"] for chunk in chunks]
-    assert sum((part["content"] for part in streamed if part), []) == whole
-    assert [entry["bytes"] for entry in whole] == [[0x61], [0x62], [0xE4], [0xB8], [0xAD]]
-    assert list(whole[0]) == ["id", "token", "bytes", "logprob", "top_logprobs"]
 
 
 def test_streamed_legacy_offsets_go_on() -> None:
@@ -144,5 +119,5 @@ def test_stats_have_the_same_names_with_and_without_drafts(counts: Stats, accept
 
 
 def test_results_are_valid_json() -> None:
-    answer = results.chat(events("a"), shape(logprobs=True))
+    answer = results.completion(events("a"), shape(logprobs=True))
     assert json.loads(json.dumps(answer, allow_nan=False)) == answer

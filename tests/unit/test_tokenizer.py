@@ -199,6 +199,19 @@ def test_a_rendered_prompt_never_yields_a_control_token_of_one_character() -> No
     assert tokenizer.encode_rendered("#<s>") == [ord("#"), 257]
 
 
+@pytest.mark.parametrize("begin", ["", "<s>"])
+def test_how_many_tokens_a_beginning_has_for_certain(begin: str) -> None:
+    tokens = [*BYTE_CHARS, "<s>", "<e>"]
+    types = [1] * len(BYTE_CHARS) + [3, 3]
+    vocab = _small_vocab(tokens, [], token_type=types, bos_token_id=256, add_bos_token=True)
+    rendered = f"{begin}ab<e>c<e>"
+    texts = ["", "ab", "ab<e", "ab<e>", "ab<e>c", "ab<e>c<e>"]
+    ids, counts = Tokenizer(vocab).encode_rendered_at(rendered, [len(begin + text) for text in texts])
+    assert ids == [256, ord("a"), ord("b"), 257, ord("c"), 257]
+    least = 1 if begin else 0
+    assert counts == [least, least, least, 4, 4, 6]
+
+
 def test_merges_cannot_make_a_control_token() -> None:
     tokenizer = Tokenizer(_small_vocab([*BYTE_CHARS, "<s", "<s>"], ["< s", "<s >"], token_type=[1] * 257 + [3]))
     assert tokenizer.encode("<s>") == list(b"<s>")

@@ -59,6 +59,13 @@ def test_an_end_token_listed_as_user_defined_is_a_control_token() -> None:
     assert vocab.types[3:5] == [TokenType.CONTROL, TokenType.USER_DEFINED]
 
 
+def test_a_tag_listed_as_control_token_is_text() -> None:
+    vocab = Vocab.from_metadata(_with("token_type", [1, 1, 1, 3, 3, 1, 5]))
+    assert vocab.types[3:5] == [TokenType.CONTROL, TokenType.USER_DEFINED]
+    ends = {**_with("token_type", [1, 1, 1, 3, 3, 1, 5]), "tokenizer.ggml.eot_token_id": 4}
+    assert Vocab.from_metadata(ends).types[4] == TokenType.CONTROL
+
+
 def test_the_metadata_is_left_as_it_was() -> None:
     types = [1, 1, 1, 4, 4, 1, 5]
     Vocab.from_metadata(_with("token_type", types))
