@@ -57,7 +57,7 @@ def write(plan: Plan, outfile: Path, force: bool, quiet: bool, verify: Callable[
     if free < wanted:
         raise ConvertError(f"{outfile.parent} has {free:,} bytes free, the file needs {wanted:,}; free some space")
     try:
-        with _partial(outfile) as partial:
+        with partial_file(outfile) as partial:
             _write_header(plan, partial)
             _write_data(plan, partial, quiet)
             verify(partial)
@@ -87,7 +87,7 @@ def _escape(name: str) -> str:
 
 
 @contextmanager
-def _partial(outfile: Path) -> Iterator[Path]:
+def partial_file(outfile: Path) -> Iterator[Path]:
     """A new file beside ``outfile``, locked, and removed unless it has been renamed."""
     path = outfile.with_name(f".{outfile.name}.{os.getpid()}{_SUFFIX}")
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)

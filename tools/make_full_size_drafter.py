@@ -16,10 +16,11 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+from bench_model.drafter import BLOCK_SIZE, HEAD_DIM, N_FF, N_HEAD, N_HEAD_KV, N_LAYER, RANK, feature_layers
+from bench_model.target import MASK_ID, MODELS, N_VOCAB
 
-N_LAYER, N_EMBD, N_FF, N_HEAD, N_HEAD_KV, HEAD_DIM, RANK = 6, 2048, 6144, 32, 8, 128, 256
-N_VOCAB, N_REAL, MASK_ID, N_TARGET_LAYER = 248_320, 248_077, 248_077, 40
-TARGET_LAYERS = [1, 6, 11, 16, 22, 27, 32, 37]
+N_EMBD, N_TARGET_LAYER = MODELS["qwen35moe"].n_embd, 40
+TARGET_LAYERS = [layer - 1 for layer in feature_layers(N_TARGET_LAYER)]  # checkpoints name the layer before
 PIECE = 1 << 22  # values made at once
 
 
@@ -52,7 +53,7 @@ def config() -> dict[str, object]:
         "rope_parameters": {"rope_type": "default", "rope_theta": 10_000_000.0},
         "tie_word_embeddings": False,
         "num_target_layers": N_TARGET_LAYER,
-        "block_size": 8,
+        "block_size": BLOCK_SIZE,
         "mask_token_id": MASK_ID,
         "target_layer_ids": TARGET_LAYERS,
         "markov_rank": RANK,
@@ -130,9 +131,9 @@ def write_target(path: Path, tensors: dict[str, tuple[int, ...]]) -> None:
     writer.add_embedding_length(N_EMBD)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen35")
-    writer.add_token_list([f"t{i}" for i in range(N_REAL)] + [f"[PAD{i}]" for i in range(N_REAL, N_VOCAB)])
-    writer.add_token_types([1] * N_REAL + [5] * (N_VOCAB - N_REAL))
-    writer.add_token_merges([f"t{i} t{i + 1}" for i in range(N_REAL - 1)])
+    writer.add_token_list([f"t{i}" for i in range(MASK_ID)] + [f"[PAD{i}]" for i in range(MASK_ID, N_VOCAB)])
+    writer.add_token_types([1] * MASK_ID + [5] * (N_VOCAB - MASK_ID))
+    writer.add_token_merges([f"t{i} t{i + 1}" for i in range(MASK_ID - 1)])
     kind = gguf.GGMLQuantizationType.BF16
     for source, name in present.items():
         size = 2 * int(np.prod(tensors[source]))

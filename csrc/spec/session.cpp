@@ -28,6 +28,15 @@ sampling_params read_sampling(const pds_request & request) {
     return params;
 }
 
+// Tokens that are far apart, so that a batch of them needs the experts that different tokens need.
+std::vector<int32_t> spread_tokens(int32_t n_tokens, int32_t n_vocab) {
+    std::vector<int32_t> tokens(static_cast<size_t>(n_tokens));
+    for (int32_t i = 0; i < n_tokens; i++) {
+        tokens[static_cast<size_t>(i)] = static_cast<int32_t>(int64_t{ n_vocab } * i / n_tokens);
+    }
+    return tokens;
+}
+
 draft_rule read_draft_rule(const pds_request & request) {
     switch (request.draft_sampling) {
     case PDS_DRAFT_GREEDY:
@@ -340,7 +349,7 @@ void session::measure(int32_t n_tokens, std::span<double> ms, progress & progres
     end_request();
     check_measured(n_tokens);
     const int64_t              n_past = sequence_.n_past();
-    const std::vector<int32_t> tokens(static_cast<size_t>(n_tokens), 0);
+    const std::vector<int32_t> tokens = spread_tokens(n_tokens, model_->hparams.n_vocab);
     for (double & value : ms) {
         const stopwatch watch;
         sequence_.append(tokens, n_tokens, progress);
@@ -352,8 +361,7 @@ void session::measure(int32_t n_tokens, std::span<double> ms, progress & progres
 void session::measure_stages(int32_t n_tokens, std::span<stage_times> times) {
     end_request();
     check_measured(n_tokens);
-    const std::vector<int32_t> tokens(static_cast<size_t>(n_tokens), 0);
-    sequence_.measure_stages(tokens, times);
+    sequence_.measure_stages(spread_tokens(n_tokens, model_->hparams.n_vocab), times);
 }
 
 } // namespace pds

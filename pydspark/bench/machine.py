@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from pydspark import _native
-from pydspark.bench.measure import Bench
 from pydspark.cpu import default_threads
 from pydspark.params import CACHE_TYPES, ModelParams
 
 _TYPE_NAMES = {number: name for name, number in CACHE_TYPES.items()}
 
 
-def facts(bench: Bench) -> dict[str, Any]:
+def facts(gguf: _native.Gguf, params: ModelParams) -> dict[str, Any]:
     """The machine, the build, the model file and the settings, in the order to print them."""
-    params = bench.params
-    file = Path(bench.gguf.files[0])
+    file = Path(gguf.files[0])
     return {
         "cpu": cpu_name(),
         "cpus_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -29,8 +27,8 @@ def facts(bench: Bench) -> dict[str, Any]:
         "ggml_loaded_from": loaded_from("libggml-base"),
         "compiled_with_ggml": {"version": _native.ggml_build_version(), "options": _native.ggml_build_options()},
         "model_filename": file.name,
-        "model_bytes": sum(Path(path).stat().st_size for path in bench.gguf.files),
-        "model_types": tensor_types(bench.gguf),
+        "model_bytes": sum(Path(path).stat().st_size for path in gguf.files),
+        "model_types": tensor_types(gguf),
         "settings": settings(params),
     }
 

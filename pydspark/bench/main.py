@@ -118,7 +118,7 @@ def _alone(plan: Plan, n_rounds: int) -> tuple[str, dict[str, Any]]:
     run_round(bench)
     rounds = [run_round(bench) for _ in range(n_rounds)]
     rows = [summarize(case, samples) for case, samples in zip(bench.cases, zip(*rounds, strict=True), strict=True)]
-    found = facts(bench) | {"repetitions": n_rounds}
+    found = facts(bench.gguf, bench.params) | {"repetitions": n_rounds}
     text = f"{facts_text(found)}\n{MEASURED}\n{table(rows)}"
     return text, found | {"results": [row_json(row) for row in rows]}
 
@@ -131,12 +131,14 @@ def _stages(plan: Plan, n_rounds: int) -> tuple[str, dict[str, Any]]:
     params = replace(plan.params, n_ctx=depth + max(plan.widths), n_batch=depth + max(plan.widths))
     bench = StageBench(gguf, params, depth, max(plan.widths))
     rows = bench.rows(plan.widths, n_rounds)
-    memory = {"token_bytes": bench.memory.token_bytes, "checkpoint_bytes": bench.memory.checkpoint_bytes}
-    text = f"after {depth} tokens; a token of context takes {memory['token_bytes']:,} bytes"
-    if memory["checkpoint_bytes"]:
-        text += f", a checkpoint {memory['checkpoint_bytes']:,}"
-    result = {"depth": depth, "repetitions": n_rounds, **memory, "stages": stage_json(rows)}
-    return f"{text}\n\n{stage_table(rows)}", result
+    found = facts(gguf, params) | {"depth": depth, "repetitions": n_rounds}
+    found |= {
+        "context_token_bytes": bench.memory.token_bytes,
+        "checkpoint_bytes": bench.memory.checkpoint_bytes,
+        "memory_gb_per_s": round(bench.reading.bytes_per_ms / 1e6, 2),
+    }
+    text = f"{facts_text(found)}\n{stage_table(rows)}"
+    return text, found | {"results": stage_json(rows)}
 
 
 def _versus(plan: Plan, folder: Path, n_rounds: int) -> tuple[str, dict[str, Any]]:

@@ -20,7 +20,7 @@ NS_PER_MS = 1e6
 def table(rows: Sequence[Row]) -> str:
     """A Markdown table of one build's results."""
     head = ["test", "t/s", "best t/s", "ms", "best ms", "best CPU ms", "host ms per token", "host share"]
-    return _markdown(head, [_cells(row) for row in rows])
+    return markdown(head, [_cells(row) for row in rows])
 
 
 def _cells(row: Row) -> list[str]:
@@ -40,10 +40,11 @@ def ratio_table(ratios: Sequence[Ratio]) -> str:
     """A Markdown table that compares two builds."""
     head = ["test", "best", "best CPU", "median CPU"]
     cells = [[r.case.name, *(f"{value:.2f}x" for value in (r.best, r.best_cpu, r.median_cpu))] for r in ratios]
-    return _markdown(head, cells)
+    return markdown(head, cells)
 
 
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table, all columns but the first aligned to the right."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 

@@ -47,7 +47,7 @@ def plan_from_json(line: str) -> Plan:
 def serve(commands: IO[str], answers: IO[str]) -> None:
     """The worker's side."""
     bench = Bench(plan_from_json(commands.readline()))
-    print(json.dumps(facts(bench)), file=answers, flush=True)
+    print(json.dumps(facts(bench.gguf, bench.params)), file=answers, flush=True)
     for line in commands:
         assert line.strip() == ROUND, line
         print(json.dumps([astuple(sample) for sample in run_round(bench)]), file=answers, flush=True)

@@ -85,7 +85,7 @@ def test_file_size_limit(half_way, tmp_path):
 
 def test_partial_file_of_a_running_conversion_is_left_alone(tmp_path):
     outfile = tmp_path / "a.gguf"
-    with writer._partial(outfile) as partial:
+    with writer.partial_file(outfile) as partial:
         writer.remove_stale(outfile)
         assert partial.exists()
     assert left_in(tmp_path) == []
