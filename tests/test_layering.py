@@ -29,7 +29,10 @@ PYTHON_LAYERS = [
     ["server"],
 ]
 MAY_USE_THE_CORE = {"_native", "engine", "quantize", "demo", "bench", "cli"}
-THIRD_PARTY = {"text": {"jinja2", "tokenizers"}, "server": {"starlette", "uvicorn"}}  # at the top of a module; optional ones are imported where needed
+THIRD_PARTY = {
+    "text": {"jinja2", "tokenizers"},
+    "server": {"starlette", "uvicorn"},
+}  # at the top of a module; optional ones are imported where needed
 
 CPP_FILES = sorted(file for file in (ROOT / "csrc").rglob("*") if file.suffix in (".h", ".cpp"))
 PYTHON_FILES = sorted(file for file in (ROOT / "pydspark").rglob("*.py"))

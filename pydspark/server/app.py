@@ -13,19 +13,23 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pydspark.errors import PydsparkError
-from pydspark.server import native_completion, openai_chat, openai_text
+from pydspark.server import anthropic, native_completion, openai_chat, openai_text, responses
 from pydspark.server.access import HostCheck, KeyCheck, OriginCheck
+from pydspark.server.anthropic import MessagesRoutes
 from pydspark.server.errors import HttpError, as_http_error
 from pydspark.server.gate import Gate, error_response
 from pydspark.server.native import NativeRoutes
 from pydspark.server.native_completion import CompletionRoutes
 from pydspark.server.openai_chat import ChatRoutes
 from pydspark.server.openai_text import TextRoutes
+from pydspark.server.responses import ResponsesRoutes
 from pydspark.server.sampling_fields import MAX_TOKENS, SAMPLING
 from pydspark.server.service import Service
 
 _HEALTH = ("/health", "/v1/health")
-FIELD_NAMES = openai_chat.KNOWN | openai_text.KNOWN | native_completion.KNOWN | set(SAMPLING + MAX_TOKENS)
+FIELD_NAMES = frozenset(SAMPLING + MAX_TOKENS).union(
+    *(module.KNOWN for module in (openai_chat, openai_text, native_completion, responses, anthropic))
+)
 
 
 def make_app(service: Service) -> ASGIApp:
@@ -50,6 +54,8 @@ def _routes(service: Service) -> list[Route]:
         *ChatRoutes(service).routes(),
         *TextRoutes(service).routes(),
         *CompletionRoutes(service).routes(),
+        *ResponsesRoutes(service).routes(),
+        *MessagesRoutes(service).routes(),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -63,7 +64,9 @@ class Listener(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Takes Ctrl-C and SIGTERM over while it runs. One that the process was started to ignore stays ignored."""
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        # Only the main thread can take signals over.
+        numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        before = {number: signal.getsignal(number) for number in numbers}
         for number, handler in before.items():
             if handler is not signal.SIG_IGN:
                 signal.signal(number, self._handle)
