@@ -90,7 +90,6 @@ class Serving:
         """Ends at once."""
         self.service.worker.stop(in_haste=True)
         self.client.close()
-        self._listener.force_exit = True
         self._listener.stop()
         self._thread.join(WAIT_S)
         self.service.worker.join(WAIT_S)

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pydspark.errors import PydsparkError
-from pydspark.server import anthropic, native_completion, openai_chat, openai_text, responses
+from pydspark.server import anthropic, native_completion, openai_chat, openai_text, page_routes, responses
 from pydspark.server.access import HostCheck, KeyCheck, OriginCheck
 from pydspark.server.anthropic import MessagesRoutes
 from pydspark.server.errors import HttpError, as_http_error
@@ -22,11 +22,13 @@ from pydspark.server.native import NativeRoutes
 from pydspark.server.native_completion import CompletionRoutes
 from pydspark.server.openai_chat import ChatRoutes
 from pydspark.server.openai_text import TextRoutes
+from pydspark.server.page_routes import PageRoutes
 from pydspark.server.responses import ResponsesRoutes
 from pydspark.server.sampling_fields import MAX_TOKENS, SAMPLING
 from pydspark.server.service import Service
 
 _HEALTH = ("/health", "/v1/health")
+_PUBLIC = page_routes.PATHS.union(_HEALTH)
 FIELD_NAMES = frozenset(SAMPLING + MAX_TOKENS).union(
     *(module.KNOWN for module in (openai_chat, openai_text, native_completion, responses, anthropic))
 )
@@ -43,7 +45,7 @@ def make_app(service: Service) -> ASGIApp:
         HostCheck((*settings.allowed_hosts, settings.host)),
         OriginCheck(settings.cors_origins),
         KeyCheck(settings.api_key),
-        frozenset(_HEALTH),
+        _PUBLIC if settings.ui else frozenset(_HEALTH),
         service.not_ready,
     )
 
@@ -56,6 +58,7 @@ def _routes(service: Service) -> list[Route]:
         *CompletionRoutes(service).routes(),
         *ResponsesRoutes(service).routes(),
         *MessagesRoutes(service).routes(),
+        *(PageRoutes().routes() if service.settings.ui else ()),
     ]
 
 

@@ -119,6 +119,8 @@ class Job:
         if isinstance(event, Done):
             self._done = event
         elif isinstance(event, Token):
+            if not self.n_decoded:
+                self._tell_progress()
             self.n_decoded += 1
             if self.ask.wants_timings:
                 self.items.put(LiveStats(self._engine.stats()))
@@ -132,10 +134,13 @@ class Job:
     def _note_progress(self, fraction: float) -> bool:
         if fraction != self._fraction:  # most calls only ask whether to go on
             self._fraction = fraction
-            stats = self._engine.stats()
-            self.n_cached, self.n_processed = stats.cache_n, stats.cache_n + stats.prompt_n
-            if self.ask.wants_progress:
-                ms = (time.monotonic() - self._begin) * 1e3
-                n_prompt = len(self.ask.prompt.tokens)
-                self.items.put(PromptProgress(n_prompt, self.n_cached, self.n_processed, ms))
+            self._tell_progress()
         return not self.is_cancelled
+
+    def _tell_progress(self) -> None:
+        stats = self._engine.stats()
+        self.n_cached, self.n_processed = stats.cache_n, stats.cache_n + stats.prompt_n
+        if self.ask.wants_progress:
+            ms = (time.monotonic() - self._begin) * 1e3
+            n_prompt = len(self.ask.prompt.tokens)
+            self.items.put(PromptProgress(n_prompt, self.n_cached, self.n_processed, ms))
