@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,14 @@ def load_pair(target: Path, draft: Path | None = None, **options: Any) -> Callab
     """Opens a model on one thread when the server asks for it."""
     options = {"n_ctx": 256, "n_threads": 1, **options}
     return lambda progress: Llama(target, draft=draft, progress=progress, **options)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Waits for something to become true."""
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 class Serving:

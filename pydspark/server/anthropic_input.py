@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pydspark.server.errors import HttpError
-from pydspark.server.fields import Fields, objects
+from pydspark.server.fields import Fields
 
 
 def messages_of(fields: Fields) -> list[dict[str, Any]]:
@@ -18,11 +18,10 @@ def messages_of(fields: Fields) -> list[dict[str, Any]]:
     """
     system = fields.get("system")
     head = [] if system is None else [{"role": "system", "content": _text(fields, "system")}]
-    given = fields.array("messages")
-    if given is None:
+    if fields.array("messages") is None:
         raise fields.error("messages", "a list of messages")
     messages: list[dict[str, Any]] = [*head]
-    for message in objects("messages", given):
+    for message in fields.objects("messages"):
         messages += _messages(message)
     return messages
 
@@ -34,7 +33,7 @@ def _text(fields: Fields, name: str) -> str:
         return content
     if not isinstance(content, list):
         raise fields.error(name, "a text or a list of blocks")
-    return "".join(_text_of(block) for block in objects(name, content))
+    return "".join(_text_of(block) for block in fields.objects(name))
 
 
 def _text_of(block: Fields) -> str:
@@ -56,7 +55,7 @@ def _messages(message: Fields) -> Iterator[dict[str, Any]]:
     reasoning: list[str] = []
     calls: list[dict[str, Any]] = []
     has_results = False
-    for block in objects("content", content):
+    for block in message.objects("content"):
         kind = block.get("type")
         if kind == "tool_result" and role == "user":
             has_results = True
@@ -86,7 +85,7 @@ def _call(block: Fields) -> dict[str, Any]:
 
 def tools_of(fields: Fields) -> list[dict[str, Any]] | None:
     """The tools that the model is told of, as chats have them."""
-    tools = [_tool(tool) for tool in objects("tools", fields.array("tools") or [])]
+    tools = [_tool(tool) for tool in fields.objects("tools")]
     choice = fields.object("tool_choice")
     kind = "auto" if choice is None else choice.get("type")
     if kind == "none":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydspark.errors import ArgumentError
@@ -92,10 +92,10 @@ class Fields:
         """The first of some names that is there."""
         return next((name for name in names if name in self._values), None)
 
-
-def objects(name: str, values: Iterable[Any]) -> Iterator[Fields]:
-    """The objects in a list that is called ``name``."""
-    for i, value in enumerate(values):
-        if not isinstance(value, Mapping):
-            raise bad_field(f"{name}[{i}]", "an object", value)
-        yield Fields(value, f"{name}[{i}].")
+    def objects(self, name: str) -> Iterator[Fields]:
+        """The objects in a list; none if it is absent."""
+        for i, value in enumerate(self.array(name) or ()):
+            where = f"{self._where}{name}[{i}]"
+            if not isinstance(value, Mapping):
+                raise bad_field(where, "an object", value)
+            yield Fields(value, f"{where}.")

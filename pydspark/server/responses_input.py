@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydspark.server.errors import HttpError
-from pydspark.server.fields import Fields, objects
+from pydspark.server.fields import Fields
 
 _TEXT_PARTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
@@ -24,7 +24,7 @@ def messages_of(fields: Fields) -> list[dict[str, Any]]:
         return [*head, {"role": "user", "content": given}]
     if not isinstance(given, list):
         raise fields.error("input", "a text or a list of items")
-    return [*head, *_merged(objects("input", given))]
+    return [*head, *_merged(fields.objects("input"))]
 
 
 def _merged(items: Iterator[Fields]) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ def _parts(item: Fields, name: str) -> str:
         return content
     if not isinstance(content, list):
         raise item.error(name, "a text or a list of parts")
-    return "".join(_part(part) for part in objects(name, content))
+    return "".join(_part(part) for part in item.objects(name))
 
 
 def _part(part: Fields) -> str:
@@ -79,7 +79,7 @@ def _part(part: Fields) -> str:
 
 def tools_of(fields: Fields) -> list[dict[str, Any]] | None:
     """The tools that the model is told of, as chats have them."""
-    tools = [_tool(tool) for tool in objects("tools", fields.array("tools") or [])]
+    tools = [_tool(tool) for tool in fields.objects("tools")]
     choice = fields.get("tool_choice", "auto")
     if choice == "none":
         return None

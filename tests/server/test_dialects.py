@@ -85,7 +85,7 @@ def test_chat(scripted: Scripted) -> None:
     (choice,) = scripted.serving.ok("/v1/chat/completions", {"messages": HELLO, "tools": TOOLS})["choices"]
     message = choice["message"]
     assert choice["finish_reason"] == "tool_calls"
-    assert (message["reasoning_content"], message["content"]) == ("Two places.\n", "One moment.")
+    assert (message["reasoning_content"], message["content"]) == ("Two places.", "One moment.")
     calls = [call["function"] for call in message["tool_calls"]]
     assert [(call["name"], json.loads(call["arguments"])) for call in calls] == CALLS
 
@@ -94,7 +94,7 @@ def test_streamed_chat(scripted: Scripted) -> None:
     body = {"messages": HELLO, "tools": TOOLS, "stream_options": {"include_usage": True}}
     chunks = [json.loads(event) for event in scripted.serving.stream("/v1/chat/completions", body)[:-1]]
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
-    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "Two places.\n"
+    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "Two places."
     assert "".join(delta.get("content") or "" for delta in deltas) == "One moment."
     calls: dict[int, dict[str, Any]] = {}
     for delta in deltas:
@@ -136,7 +136,7 @@ def test_responses(scripted: Scripted) -> None:
     assert "Be brief." in scripted.prompt and "get_weather" in scripted.prompt
     assert answer["object"] == "response" and answer["status"] == "completed"
     reasoning, message, *calls = answer["output"]
-    assert reasoning["content"] == [{"type": "reasoning_text", "text": "Two places.\n"}]
+    assert reasoning["content"] == [{"type": "reasoning_text", "text": "Two places."}]
     assert message["content"][0]["text"] == "One moment."
     assert [(call["name"], json.loads(call["arguments"])) for call in calls] == CALLS
     assert answer["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
@@ -150,7 +150,7 @@ def test_streamed_responses(scripted: Scripted) -> None:
     assert [name for name, _ in events[:2]] == ["response.created", "response.in_progress"]
     assert events[-1][0] == "response.completed"
     final = events[-1][1]["response"]
-    for kind, text in (("reasoning_text", "Two places.\n"), ("output_text", "One moment.")):
+    for kind, text in (("reasoning_text", "Two places."), ("output_text", "One moment.")):
         deltas = [data["delta"] for name, data in events if name == f"response.{kind}.delta"]
         done = [data["text"] for name, data in events if name == f"response.{kind}.done"]
         assert "".join(deltas) == text and done == [text]
@@ -168,7 +168,7 @@ def test_messages(scripted: Scripted) -> None:
     assert "Be brief." in scripted.prompt and "get_weather" in scripted.prompt
     assert answer["type"] == "message" and answer["stop_reason"] == "tool_use"
     thinking, text, *calls = answer["content"]
-    assert thinking == {"type": "thinking", "thinking": "Two places.\n", "signature": ""}
+    assert thinking == {"type": "thinking", "thinking": "Two places.", "signature": ""}
     assert text == {"type": "text", "text": "One moment."}
     assert [(call["name"], call["input"]) for call in calls] == CALLS
 
@@ -188,7 +188,7 @@ def test_streamed_messages(scripted: Scripted) -> None:
         if name == "content_block_delta":
             (text,) = (value for key, value in data["delta"].items() if key != "type")
             texts[data["index"]] += text
-    assert texts[:2] == ["Two places.\n", "One moment."]
+    assert texts[:2] == ["Two places.", "One moment."]
     assert list(map(json.loads, texts[2:])) == [arguments for _, arguments in CALLS]
 
 
