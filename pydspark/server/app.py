@@ -22,6 +22,7 @@ from pydspark.server.native import NativeRoutes
 from pydspark.server.native_completion import CompletionRoutes
 from pydspark.server.openai_chat import ChatRoutes
 from pydspark.server.openai_text import TextRoutes
+from pydspark.server.openapi import OpenApiRoutes
 from pydspark.server.page_routes import PageRoutes
 from pydspark.server.responses import ResponsesRoutes
 from pydspark.server.sampling_fields import MAX_TOKENS, SAMPLING
@@ -58,6 +59,7 @@ def _routes(service: Service) -> list[Route]:
         *CompletionRoutes(service).routes(),
         *ResponsesRoutes(service).routes(),
         *MessagesRoutes(service).routes(),
+        *OpenApiRoutes().routes(),
         *(PageRoutes().routes() if service.settings.ui else ()),
     ]
 
