@@ -22,7 +22,7 @@ TOOL = {"type": "object", "properties": {"place": {"type": "string"}}, "required
 @pytest.fixture(scope="module")
 def demo() -> Iterator[Serving]:
     load = load_pair(demo_model_path(), demo_draft_path(), n_ctx=1024)
-    # Every prompt is evaluated whole: in other parts, the numbers could differ in their last places, and texts with them.
+    # Prompts are evaluated whole. In other parts, numbers could differ in their last places, and texts with them.
     settings = {"cache_prompt": False, "api_key": (KEY,)}
     with Serving(load, name="smollm2", sampling={"temperature": 0.0}, **settings) as serving:
         yield serving

@@ -89,7 +89,8 @@ class MessageView {
   }
 
   footer(timings) {
-    const saved = timings.saved_ms === undefined ? "" : `, ${number(timings.saved_ms, 0)} ms saved`;
+    const ms = timings.saved_ms;
+    const saved = ms === undefined ? "" : `, ${number(Math.abs(ms), 0)} ms ${ms < 0 ? "lost to drafts" : "saved"}`;
     const speed = number(timings.predicted_per_second);
     this.root.append(make("footer", "", `${timings.predicted_n} tokens, ${speed} tokens/s${saved}`));
   }
