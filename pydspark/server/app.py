@@ -38,7 +38,7 @@ FIELD_NAMES = frozenset(SAMPLING + MAX_TOKENS).union(
 def make_app(service: Service) -> ASGIApp:
     """The ASGI application of a service. Its lifespan loads the model, and stops the engine."""
     settings = service.settings
-    app = Starlette(routes=_routes(service), lifespan=_lifespan(service))
+    app = Starlette(routes=routes(service), lifespan=_lifespan(service))
     for kind in (HttpError, HTTPException, PydsparkError, Exception):
         app.add_exception_handler(kind, _error_handler(service))
     return Gate(
@@ -51,7 +51,8 @@ def make_app(service: Service) -> ASGIApp:
     )
 
 
-def _routes(service: Service) -> list[Route]:
+def routes(service: Service) -> list[Route]:
+    """Every route of a service."""
     return [
         *NativeRoutes(service).routes(),
         *ChatRoutes(service).routes(),

@@ -19,7 +19,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 @pytest.fixture(scope="package")
 def shared_server(pair: Pair) -> Iterator[Serving]:
-    with Serving(load_pair(pair.target_path, pair.draft_path, n_draft_max=4)) as serving:
+    with Serving(load_pair(pair.target_path, pair.draft_path)) as serving:
         yield serving
 
 

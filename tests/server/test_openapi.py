@@ -50,7 +50,7 @@ def test_the_description_is_published(server: Serving) -> None:
 def test_every_path_of_the_description_is_a_route(server: Serving) -> None:
     routes = {
         (route.path, method)
-        for route in server_app._routes(server.service)
+        for route in server_app.routes(server.service)
         if isinstance(route, Route)
         for method in route.methods or ()
     }

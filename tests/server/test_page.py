@@ -30,8 +30,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def page_server(pair: Pair) -> Iterator[Serving]:
-    load = load_pair(pair.target_path, pair.draft_path, n_draft_max=4, n_ctx=20_000)
-    with Serving(load, sampling={"temperature": 0.0, "ignore_eos": True}) as serving:
+    load = load_pair(pair.target_path, pair.draft_path, n_ctx=20_000)
+    with Serving(load, sampling={"temperature": 0.0, "ignore_eos": True, "n_draft_max": 4}) as serving:
         yield serving
 
 
