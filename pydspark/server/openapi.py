@@ -134,7 +134,7 @@ def _get(summary: str, kind: str = "application/json") -> Schema:
 
 def _responses(kind: str = "application/json") -> Schema:
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    answer = {kind: {}, "text/event-stream": {}} if kind == "application/json" else {kind: {}}
+    answer: Schema = {kind: {}, "text/event-stream": {}} if kind == "application/json" else {kind: {}}
     return {
         "200": {"description": "the answer, or a stream of it", "content": answer},
         **{str(status): {"description": "an error", "content": error} for status in (400, 401, 403, 413, 503)},
