@@ -28,7 +28,7 @@ Stream = Callable[[], Iterator[str]]
 
 
 def main(argv: Sequence[str]) -> None:
-    """Measures both in turns, and prints medians in milliseconds.
+    """Measures both in turns, and prints milliseconds.
 
     Args:
         argv: flags of ``dspark-server`` that name a model and say how to run it.
@@ -51,10 +51,10 @@ def main(argv: Sequence[str]) -> None:
                         times[name].append(_time(stream))
         finally:
             server.terminate()
-    print(f"{'':8}{'first text':>12}{'each text':>12}")
+    print(f"{'':8}{'first text, best':>20}{'median':>12}{'each text, best':>20}{'median':>12}")
     for name, measured in times.items():
-        first, each = (median(column) for column in zip(*measured, strict=True))
-        print(f"{name:8}{first:9.2f} ms{each:9.3f} ms")
+        first, each = zip(*measured, strict=True)
+        print(f"{name:8}{min(first):17.2f} ms{median(first):9.2f} ms{min(each):17.3f} ms{median(each):9.3f} ms")
 
 
 def _connect(server: subprocess.Popen[str]) -> HTTPConnection:
