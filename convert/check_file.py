@@ -9,7 +9,7 @@ from .convert import fingerprint_of_file, stored_fingerprint
 from .errors import Problem, ProblemsError
 from .gguf_reader import GgufFile, read_gguf
 from .mapping import CONFIDENCE, DRAFT_TO_TARGET, EMBEDDING, OUTPUT
-from .metadata import HASH_KEY, NOISE_KEY, settings_from_gguf
+from .metadata import DEPTH_KEY, HASH_KEY, NOISE_KEY, settings_from_gguf
 from .settings import DraftSettings
 from .target import MERGES, TOKENS, Target, tokenizer_hash
 
@@ -35,6 +35,7 @@ def check_file(path: Path, target: Target) -> list[str]:
     for name, number in file.unknown.items():
         problems.append(Problem(name, f"number format {number} is not known", "a known format", _CONVERT))
     problems += check.check_layers(settings, None, target)
+    problems += _check_depth(file, target)
     problems += check.check_mask(settings, target)
     problems += check.check_vocabulary(settings, target)
     problems += check.check_tensors(settings, None, target, file.tensors, "name")
@@ -51,6 +52,14 @@ def check_file(path: Path, target: Target) -> list[str]:
     if problems:
         raise ProblemsError(problems)
     return lines
+
+
+def _check_depth(file: GgufFile, target: Target) -> list[Problem]:
+    stored = file.get(DEPTH_KEY, target.n_layer)  # files of other programs do not say
+    if stored == target.n_layer:
+        return []
+    wanted = f"{target.n_layer}, the layers of {target.name}"
+    return [Problem(DEPTH_KEY, f"{stored!r}", wanted, "give the target it was made for")]
 
 
 def _check_merges(file: GgufFile, target: Target) -> list[Problem]:

@@ -18,6 +18,7 @@ _T = TypeVar("_T")
 ARCHITECTURE = "dflash"  # for DFlash and DSpark alike; the Markov tensors make the difference
 NOISE_KEY = "dspark.noise_embd"
 HASH_KEY = "dspark.target.tokenizer_sha256"
+DEPTH_KEY = "dspark.target.block_count"
 FINGERPRINT = "dspark.fingerprint"
 _FILE_TYPES = {
     "f32": LlamaFileType.ALL_F32,
@@ -82,6 +83,7 @@ def drafter_metadata(
     values.update({f"{ARCHITECTURE}.{key}": value for key, value in drafter.items()})
     values.update(_tokenizer(settings, target))
     values["dspark.target.name"] = GgufValue(target.name, _STRING)
+    values[DEPTH_KEY] = GgufValue(target.n_layer, _U32)
     values[HASH_KEY] = GgufValue(tokenizer_hash(target.tokenizer), _STRING)
     if mask_row is not None:
         values[NOISE_KEY] = GgufValue(mask_row.tolist(), _ARRAY, _F32)
@@ -124,7 +126,8 @@ def settings_from_gguf(file: GgufFile, problems: list[Problem]) -> DraftSettings
         mask_token_id=keys.read(MASK_KEY, int, "the id of the mask token"),
         target_layers=tuple(i - 1 for i in keys.read(f"{ARCHITECTURE}.target_layers", list, "a list of layer inputs")),
         markov_rank=0 if w1 is None else w1.row_len,
-        sample_from_anchor=keys.read(f"{ARCHITECTURE}.sample_from_anchor", bool, "true or false", True),
+        # files that do not say are of the layout that their kind was first trained in
+        sample_from_anchor=keys.read(f"{ARCHITECTURE}.sample_from_anchor", bool, "true or false", w1 is not None),
         window=window if has_window else 0,
         window_layers=tuple(bool(flag) for flag in pattern) if has_window else (),
     )

@@ -235,3 +235,16 @@ int32_t pds_session_measure(pds_session * session, int32_t n_tokens, int32_t n_r
         session->session.measure(n_tokens, { ms_out, static_cast<size_t>(n_repeats) }, watched);
     });
 }
+
+int32_t pds_session_measure_stages(pds_session * session, int32_t n_tokens, int32_t n_repeats, double * ms_out,
+                                   pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(session && ms_out && n_repeats >= 0, PDS_ERR_ARGUMENT,
+                    "pds_session_measure_stages: a null argument");
+        std::vector<pds::stage_times> times(static_cast<size_t>(n_repeats));
+        session->session.measure_stages(n_tokens, times);
+        for (const pds::stage_times & once : times) {
+            ms_out = std::copy(once.begin(), once.end(), ms_out);
+        }
+    });
+}

@@ -174,6 +174,7 @@ typedef struct pds_model_info {
     int32_t n_vocab_rows; // rows of the output, at least n_vocab
     int32_t n_embd;
     int32_t n_layer;
+    int32_t n_recurrent; // layers with a recurrent state instead of a cache
     int32_t n_head;
     int32_t n_head_kv;
     int32_t n_ctx_train;
@@ -323,6 +324,21 @@ int32_t pds_session_inspect_draft(pds_session * session, int32_t anchor, int32_t
 // ms_out: [n_repeats] milliseconds of each. Run it once before: the first time builds the graph.
 int32_t pds_session_measure(pds_session * session, int32_t n_tokens, int32_t n_repeats, double * ms_out,
                             pds_error * error);
+
+// Kinds of work in a target's graph.
+enum {
+    PDS_STAGE_EMBEDDING    = 0,
+    PDS_STAGE_ATTENTION    = 1,
+    PDS_STAGE_DELTA_NET    = 2,
+    PDS_STAGE_FEED_FORWARD = 3,
+    PDS_STAGE_HEAD         = 4,
+    PDS_STAGE_FEATURES     = 5, // what a drafter takes from it
+    PDS_N_STAGES           = 6,
+};
+
+// The same, in pieces, by kind of work. ms_out: [n_repeats, PDS_N_STAGES]
+int32_t pds_session_measure_stages(pds_session * session, int32_t n_tokens, int32_t n_repeats, double * ms_out,
+                                   pds_error * error);
 
 // [cdef end]
 

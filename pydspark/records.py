@@ -46,6 +46,7 @@ class ModelInfo:
     n_vocab_rows: int
     n_embd: int
     n_layer: int
+    n_recurrent: int
     n_head: int
     n_head_kv: int
     n_ctx_train: int

@@ -7,12 +7,12 @@ namespace pds {
 namespace {
 
 // A scale of the merged matrix would be one of its gate rows and another of its up rows.
-void refuse_scaled_gate_up(const expert_matrix & merged, int32_t il) {
+void refuse_scaled_gate_up(const weights & w, const expert_matrix & merged, int32_t il) {
     PDS_REQUIRE(
         merged.scale == nullptr && merged.weight->type != GGML_TYPE_NVFP4, PDS_ERR_UNSUPPORTED,
-        "tensor 'blk.%d.ffn_gate_up_exps.weight' is %s; with NVFP4, or a scale, only separate ffn_gate_exps and "
+        "%s: tensor 'blk.%d.ffn_gate_up_exps.weight' is %s; with NVFP4, or a scale, only separate ffn_gate_exps and "
         "ffn_up_exps are supported",
-        il, merged.scale != nullptr ? "scaled" : "of type nvfp4");
+        w.path().c_str(), il, merged.scale != nullptr ? "scaled" : "of type nvfp4");
 }
 
 void list_shared_expert(linear_reader & read, const target_hparams & hp, expert_weights & experts) {
@@ -33,7 +33,7 @@ expert_weights list_experts(weights & w, linear_reader & read, const target_hpar
     experts.router  = read.require("ffn_gate_inp", hp.n_embd, n_expert);
     experts.gate_up = read.find_experts("ffn_gate_up_exps", hp.n_embd, 2 * n_ff, n_expert);
     if (experts.gate_up.weight != nullptr) {
-        refuse_scaled_gate_up(experts.gate_up, il);
+        refuse_scaled_gate_up(w, experts.gate_up, il);
     } else {
         experts.gate = read.require_experts("ffn_gate_exps", hp.n_embd, n_ff, n_expert);
         experts.up   = read.require_experts("ffn_up_exps", hp.n_embd, n_ff, n_expert);

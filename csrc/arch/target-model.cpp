@@ -63,6 +63,7 @@ pds_model_info target_model::describe() const {
     info.n_vocab_rows = hparams.n_vocab_rows;
     info.n_embd       = hparams.n_embd;
     info.n_layer      = hparams.n_layer;
+    info.n_recurrent  = static_cast<int32_t>(std::count(hparams.recurrent.begin(), hparams.recurrent.end(), true));
     info.n_head       = *std::max_element(hparams.n_head.begin(), hparams.n_head.end());
     info.n_head_kv    = *std::max_element(hparams.n_head_kv.begin(), hparams.n_head_kv.end());
     info.n_ctx_train  = hparams.n_ctx_train;

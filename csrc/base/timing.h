@@ -17,6 +17,21 @@ class stopwatch {
     clock::time_point start_ = clock::now();
 };
 
+// CPU time of the calling thread: waiting does not count.
+class cpu_stopwatch {
+  public:
+    double elapsed_ms() const { return now_ms() - begin_; }
+
+  private:
+    static double now_ms() {
+        timespec now;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+        return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+    }
+
+    double begin_ = now_ms();
+};
+
 // Adds the lifetime of the object to a total, also when the stage ends by an exception.
 class stage_timer {
   public:

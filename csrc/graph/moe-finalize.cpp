@@ -1,5 +1,8 @@
 #include "graph/moe-finalize.h"
 
+#include "base/error.h"
+#include "model/hparams.h"
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -19,7 +22,7 @@ enum source {
     n_sources
 };
 
-constexpr int64_t tile_size = 64; // columns whose sums stay in registers or near them
+constexpr int64_t tile_size = 32; // columns
 
 const float * floats(const ggml_tensor * dst, source which) {
     return dst->src[which] == nullptr ? nullptr : static_cast<const float *>(dst->src[which]->data);
@@ -27,43 +30,45 @@ const float * floats(const ggml_tensor * dst, source which) {
 
 // What one token's sum is made of.
 struct token_sum {
-    const float *   experts; // [n_embd, n_used]
-    const float *   weights; // [n_used] without scales
-    int64_t         n_used;
-    const int32_t * ids;    // [n_used]
-    const float *   scale;  // [n_expert], or null
-    const float *   shared; // or null
-    float           shared_weight;
-    const float *   residual;
-
-    float weight(int64_t i) const { return scale != nullptr ? weights[i] * scale[ids[i]] : weights[i]; }
+    const float * experts; // [n_embd, n_used]
+    const float * weights; // [n_used] with scales
+    int64_t       n_used;
+    const float * shared; // [n_embd], or null
+    float         shared_weight;
+    const float * residual; // [n_embd]
 };
 
-// The order of the additions is that of the plain twin.
-void add_up(const token_sum & token, int64_t n_embd, int64_t begin, int64_t end, float * out) {
-    for (int64_t first = begin; first < end; first += tile_size) {
-        const int64_t n = std::min(tile_size, end - first);
-        float         sum[tile_size];
-        const float * values = token.experts + first;
-        float         weight = token.weight(0);
-        for (int64_t i = 0; i < n; i++) {
-            sum[i] = values[i] * weight;
+// A few columns, whose sums stay in registers. The order of the additions is that of the plain twin.
+template <int64_t width> void add_up(const token_sum & token, int64_t n_embd, int64_t first, float * out) {
+    float sum[width];
+    for (int64_t i = 0; i < width; i++) {
+        sum[i] = token.experts[first + i] * token.weights[0];
+    }
+    for (int64_t expert = 1; expert < token.n_used; expert++) {
+        const float * values = token.experts + expert * n_embd + first;
+        const float   weight = token.weights[expert];
+        for (int64_t i = 0; i < width; i++) {
+            sum[i] += values[i] * weight;
         }
-        for (int64_t expert = 1; expert < token.n_used; expert++) {
-            values += n_embd;
-            weight = token.weight(expert);
-            for (int64_t i = 0; i < n; i++) {
-                sum[i] += values[i] * weight;
-            }
+    }
+    if (token.shared != nullptr) {
+        for (int64_t i = 0; i < width; i++) {
+            sum[i] += token.shared[first + i] * token.shared_weight;
         }
-        if (token.shared != nullptr) {
-            for (int64_t i = 0; i < n; i++) {
-                sum[i] += token.shared[first + i] * token.shared_weight;
-            }
-        }
-        for (int64_t i = 0; i < n; i++) {
-            out[first + i] = sum[i] + token.residual[first + i];
-        }
+    }
+    for (int64_t i = 0; i < width; i++) {
+        out[first + i] = sum[i] + token.residual[first + i];
+    }
+}
+
+// The part of one token that lies in columns begin..end.
+void add_up_columns(const token_sum & token, int64_t n_embd, int64_t begin, int64_t end, float * out) {
+    int64_t first = begin;
+    for (; first + tile_size <= end; first += tile_size) {
+        add_up<tile_size>(token, n_embd, first, out);
+    }
+    for (; first < end; first++) {
+        add_up<1>(token, n_embd, first, out);
     }
 }
 
@@ -74,21 +79,25 @@ void run_finalize(ggml_tensor * dst, int ith, int nth, void * /*user*/) {
     const int64_t n_tiles = (n_embd + tile_size - 1) / tile_size;
     const int64_t begin   = n_tiles * ith / nth * tile_size;
     const int64_t end     = std::min(n_tiles * (ith + 1) / nth * tile_size, n_embd);
-    const auto *  ids     = static_cast<const int32_t *>(dst->src[source_ids]->data);
+    const float * scale   = floats(dst, source_scale);
     const float * shared  = floats(dst, source_shared);
+    float         scaled[max_expert_used];
     for (int64_t row = 0; row < dst->ne[1]; row++) {
+        const float *   weights = floats(dst, source_weights) + row * n_used;
+        const int32_t * ids     = static_cast<const int32_t *>(dst->src[source_ids]->data) + row * n_used;
+        for (int64_t i = 0; i < n_used; i++) {
+            scaled[i] = scale != nullptr ? weights[i] * scale[ids[i]] : weights[i];
+        }
         token_sum token = {};
         token.experts   = floats(dst, source_experts) + row * n_embd * n_used;
-        token.weights   = floats(dst, source_weights) + row * n_used;
+        token.weights   = scaled;
         token.n_used    = n_used;
-        token.ids       = ids + row * n_used;
-        token.scale     = floats(dst, source_scale);
         token.residual  = floats(dst, source_residual) + row * n_embd;
         if (shared != nullptr) {
             token.shared        = shared + row * n_embd;
             token.shared_weight = 1.0f / (1.0f + std::exp(-floats(dst, source_shared_gate)[row]));
         }
-        add_up(token, n_embd, begin, end, static_cast<float *>(dst->data) + row * n_embd);
+        add_up_columns(token, n_embd, begin, end, static_cast<float *>(dst->data) + row * n_embd);
     }
 }
 
@@ -145,6 +154,9 @@ ggml_tensor * plain(graph_context & g, const expert_results & r) {
 } // namespace
 
 ggml_tensor * moe_finalize(graph_context & g, const expert_results & results, expert_form form) {
+    PDS_REQUIRE(results.experts->ne[1] <= max_expert_used, PDS_ERR_INTERNAL,
+                "%lld experts are added up, %d are possible", static_cast<long long>(results.experts->ne[1]),
+                max_expert_used);
     return form == expert_form::fused ? fused(g, results) : plain(g, results);
 }
 

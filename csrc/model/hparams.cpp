@@ -16,9 +16,7 @@ constexpr int64_t max_head  = 1 << 16;
 constexpr int64_t max_vocab = 1 << 24;
 constexpr int64_t max_ctx   = 1 << 30;
 
-// far more than models have; what a graph takes grows with their product
-constexpr int64_t max_expert      = 1024;
-constexpr int64_t max_expert_used = 64;
+constexpr int64_t max_expert = 1024;
 
 constexpr int32_t token_type_unused = 5;
 
@@ -57,18 +55,6 @@ float read_rope_freq_scale(const gguf_file & gguf) {
     return static_cast<float>(1.0 / factor);
 }
 
-// Layers that only predict further tokens lie behind the others and are counted with them.
-void read_depth(const gguf_file & gguf, target_hparams & hp) {
-    const int64_t n_block = hparam_int(gguf, keys::n_layer, 1, max_layer);
-    hp.n_extra            = static_cast<int32_t>(hparam_int(gguf, keys::n_extra, 0, max_layer, 0));
-    const bool whole      = hp.n_extra == 0 || gguf.find("blk.0.attn_norm.weight") != nullptr;
-    PDS_REQUIRE(hp.n_extra < n_block && whole, PDS_ERR_UNSUPPORTED,
-                "%s: all that this file holds of '%s' are layers that predict further tokens (%d of %lld blocks); a "
-                "file with the model itself is needed",
-                gguf.path().c_str(), hp.architecture.c_str(), hp.n_extra, static_cast<long long>(n_block));
-    hp.n_layer = static_cast<int32_t>(n_block) - hp.n_extra;
-}
-
 void read_vocabulary(const gguf_file & gguf, target_hparams & hp) {
     const gguf_tensor * embedding = gguf.find("token_embd.weight");
     PDS_REQUIRE(embedding != nullptr, PDS_ERR_FORMAT, "%s: tensor 'token_embd.weight' is missing", gguf.path().c_str());
@@ -96,6 +82,18 @@ void read_vocabulary(const gguf_file & gguf, target_hparams & hp) {
 }
 
 } // namespace
+
+// In the file, the layers that only predict further tokens are counted with the others.
+target_depth read_target_depth(const gguf_file & gguf) {
+    const auto n_block = static_cast<int32_t>(hparam_int(gguf, keys::n_layer, 1, max_layer));
+    const auto n_extra = static_cast<int32_t>(hparam_int(gguf, keys::n_extra, 0, max_layer, 0));
+    const bool whole   = n_extra == 0 || gguf.find("blk.0.attn_norm.weight") != nullptr;
+    PDS_REQUIRE(n_extra < n_block && whole, PDS_ERR_UNSUPPORTED,
+                "%s: all that this file holds of '%s' are layers that predict further tokens (%d of %d blocks); a "
+                "file with the model itself is needed",
+                gguf.path().c_str(), std::string(gguf.architecture()).c_str(), n_extra, n_block);
+    return { n_block - n_extra, n_extra };
+}
 
 int64_t hparam_int(const gguf_file & gguf, std::string_view name, int64_t min, int64_t max) {
     const std::string key = full_key(gguf, name);
@@ -161,15 +159,17 @@ void read_shared_expert_hparams(const gguf_file & gguf, target_hparams & hp) {
 
 target_hparams read_common_hparams(const gguf_file & gguf) {
     target_hparams hp;
-    hp.architecture = gguf.architecture();
-    read_depth(gguf, hp);
-    hp.n_ctx_train = static_cast<int32_t>(hparam_int(gguf, keys::n_ctx_train, 1, max_ctx));
-    hp.n_embd      = static_cast<int32_t>(hparam_int(gguf, keys::n_embd, 1, max_embd));
-    hp.n_ff        = hparam_per_layer(gguf, keys::n_ff, 0, max_embd * 16, hp.n_layer, 0);
-    hp.n_head      = hparam_per_layer(gguf, keys::n_head, 0, max_head, hp.n_layer, 0);
-    hp.n_head_kv   = gguf.has(full_key(gguf, keys::n_head_kv))
-                         ? hparam_per_layer(gguf, keys::n_head_kv, 0, max_head, hp.n_layer, 0)
-                         : hp.n_head;
+    hp.architecture          = gguf.architecture();
+    const target_depth depth = read_target_depth(gguf);
+    hp.n_layer               = depth.n_layer;
+    hp.n_extra               = depth.n_extra;
+    hp.n_ctx_train           = static_cast<int32_t>(hparam_int(gguf, keys::n_ctx_train, 1, max_ctx));
+    hp.n_embd                = static_cast<int32_t>(hparam_int(gguf, keys::n_embd, 1, max_embd));
+    hp.n_ff                  = hparam_per_layer(gguf, keys::n_ff, 0, max_embd * 16, hp.n_layer, 0);
+    hp.n_head                = hparam_per_layer(gguf, keys::n_head, 0, max_head, hp.n_layer, 0);
+    hp.n_head_kv             = gguf.has(full_key(gguf, keys::n_head_kv))
+                                   ? hparam_per_layer(gguf, keys::n_head_kv, 0, max_head, hp.n_layer, 0)
+                                   : hp.n_head;
     hp.recurrent.assign(static_cast<size_t>(hp.n_layer), false);
     const int32_t n_head = *std::max_element(hp.n_head.begin(), hp.n_head.end());
     PDS_REQUIRE(n_head > 0, PDS_ERR_FORMAT, "%s: '%s.attention.head_count' is missing or 0", gguf.path().c_str(),

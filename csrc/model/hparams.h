@@ -25,6 +25,8 @@ struct delta_net_hparams {
     int64_t n_state() const { return n_embd_v() * head_dim; }
 };
 
+constexpr int32_t max_expert_used = 64; // more than models have
+
 // Of feed-forward parts that are a mixture of experts.
 struct expert_hparams {
     int32_t n_expert    = 0; // 0 = the model has none
@@ -64,6 +66,14 @@ struct target_hparams {
     // Ids that must never be emitted: padding rows, entries of type "unused" and the mask token.
     std::vector<int32_t> banned;
 };
+
+// Layers of a target, and how many more lie behind them in the file that only predict further tokens.
+struct target_depth {
+    int32_t n_layer = 0;
+    int32_t n_extra = 0;
+};
+
+target_depth read_target_depth(const gguf_file & gguf);
 
 // What every decoder-only target has in common; an architecture adds and checks its own after this.
 target_hparams read_common_hparams(const gguf_file & gguf);

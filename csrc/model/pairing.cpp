@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "gguf/keys.h"
+#include "model/hparams.h"
 
 #include <algorithm>
 
@@ -14,13 +15,10 @@ constexpr int32_t token_type_unused = 5;
 
 using lines = std::vector<std::string>;
 
-int64_t target_int(const gguf_file & target, std::string_view name) {
-    return target.get_int(arch_key(target.architecture(), name));
-}
-
 void compare_sizes(const gguf_file & target, const draft_hparams & hp, const gguf_file & draft, lines & out) {
-    const int64_t n_layer    = target_int(target, keys::n_layer);
-    const int64_t n_embd     = target_int(target, keys::n_embd);
+    const int64_t n_layer    = read_target_depth(target).n_layer;
+    const int64_t n_embd     = hparam_int(target, keys::n_embd, 1, INT32_MAX);
+    const int64_t n_wanted   = draft.get_int(keys::draft_target_n_layer, n_layer);
     const auto    n_taps     = static_cast<int64_t>(hp.target_layers.size());
     const auto    last_layer = static_cast<int64_t>(hp.target_layers.back());
     if (n_embd * n_taps != hp.n_features) {
@@ -28,6 +26,10 @@ void compare_sizes(const gguf_file & target, const draft_hparams & hp, const ggu
                              "target's hidden states have %lld",
                              hp.n_features, static_cast<long long>(n_taps),
                              static_cast<long long>(hp.n_features / n_taps), static_cast<long long>(n_embd)));
+    }
+    if (n_wanted != n_layer) {
+        out.push_back(format("depth: the drafter was made for a target of %lld layers, the target has %lld",
+                             static_cast<long long>(n_wanted), static_cast<long long>(n_layer)));
     }
     if (last_layer > n_layer - 1) {
         out.push_back(format("target layers: the drafter wants the output of layer %lld, but of the target's %lld "

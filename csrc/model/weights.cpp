@@ -1,6 +1,7 @@
 #include "model/weights.h"
 
 #include "base/log.h"
+#include "gguf/tensor-type.h"
 #include "model/memory-report.h"
 
 #include <algorithm>
@@ -12,6 +13,22 @@ namespace pds {
 
 namespace {
 
+// Types of which the CPU can use weights in this way.
+std::string usable_types(weight_use use) {
+    std::string names;
+    for (uint32_t number = 0; number < GGML_TYPE_COUNT; number++) {
+        if (!tensor_type_known(number)) {
+            continue;
+        }
+        const auto    type  = static_cast<ggml_type>(number);
+        const int64_t ne[4] = { ggml_blck_size(type), 1, 1, 1 };
+        if (device_supports(cpu_device(), ggml_backend_dev_buffer_type(cpu_device().dev), use, type, ne)) {
+            names += (names.empty() ? "" : ", ") + std::string(ggml_type_name(type));
+        }
+    }
+    return names;
+}
+
 const char * use_text(weight_use use) {
     switch (use) {
     case weight_use::get_rows:
@@ -21,7 +38,7 @@ const char * use_text(weight_use use) {
     case weight_use::mul_mat_id:
         return "in a product with the matrices of chosen experts";
     case weight_use::element_wise:
-        return "element by element; it must be F32";
+        return "element by element (it must be F32)";
     }
     return "";
 }
@@ -118,9 +135,9 @@ ggml_tensor * weights::add(const gguf_tensor & source, weight_use use, int32_t l
         return tensor;
     }
     throw error(PDS_ERR_UNSUPPORTED,
-                format("%s: tensor '%s' is of type %s, which %s cannot use %s; use a file with another quantization",
+                format("%s: tensor '%s' is of type %s, which %s cannot use %s; use a file with one of %s",
                        gguf_->path().c_str(), source.name.c_str(), ggml_type_name(source.type), wanted.name.c_str(),
-                       use_text(use)));
+                       use_text(use), usable_types(use).c_str()));
 }
 
 weights::tensor_group & weights::group_for(const device & owner, ggml_backend_buffer_type_t type, int mapped_file) {

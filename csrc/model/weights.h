@@ -27,6 +27,9 @@ class weights {
     // The number that a tensor of one F32 value holds. Nothing is placed for it.
     std::optional<float> find_number(const std::string & name);
 
+    // The file, for messages.
+    const std::string & path() const { return gguf_->path(); }
+
     // Where the weights, caches and graphs of a layer belong.
     const device & device_of(int32_t layer) const;
 

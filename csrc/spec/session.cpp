@@ -329,12 +329,17 @@ std::vector<int32_t> session::inspect_draft(int32_t anchor, int32_t n, const std
     return ids;
 }
 
-void session::measure(int32_t n_tokens, std::span<double> ms, progress & progress) {
-    end_request();
+void session::check_measured(int32_t n_tokens) const {
     const int64_t n_past = sequence_.n_past();
     PDS_REQUIRE(n_tokens >= 1 && n_tokens <= sequence_.batch_rows() && n_past + n_tokens <= sequence_.n_ctx(),
                 PDS_ERR_ARGUMENT, "a batch of %d cannot be measured after %lld tokens, with n_ubatch %d and n_ctx %d",
                 n_tokens, static_cast<long long>(n_past), sequence_.batch_rows(), sequence_.n_ctx());
+}
+
+void session::measure(int32_t n_tokens, std::span<double> ms, progress & progress) {
+    end_request();
+    check_measured(n_tokens);
+    const int64_t              n_past = sequence_.n_past();
     const std::vector<int32_t> tokens(static_cast<size_t>(n_tokens), 0);
     for (double & value : ms) {
         const stopwatch watch;
@@ -342,6 +347,13 @@ void session::measure(int32_t n_tokens, std::span<double> ms, progress & progres
         value = watch.elapsed_ms();
         sequence_.cut(n_past);
     }
+}
+
+void session::measure_stages(int32_t n_tokens, std::span<stage_times> times) {
+    end_request();
+    check_measured(n_tokens);
+    const std::vector<int32_t> tokens(static_cast<size_t>(n_tokens), 0);
+    sequence_.measure_stages(tokens, times);
 }
 
 } // namespace pds

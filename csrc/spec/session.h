@@ -40,6 +40,9 @@ class session {
     // Milliseconds of a batch of n_tokens with logits for every row, once per value; nothing of it is kept.
     void measure(int32_t n_tokens, std::span<double> ms, progress & progress);
 
+    // The same by kind of work, in a graph that is run in pieces.
+    void measure_stages(int32_t n_tokens, std::span<stage_times> times);
+
     pds_stats         stats() const { return stats_; }
     pds_memory_report memory() const { return memory_; }
     int64_t           n_past() const { return sequence_.n_past(); }
@@ -53,6 +56,7 @@ class session {
     };
 
     void                           check_prompt(const pds_request & request) const;
+    void                           check_measured(int32_t n_tokens) const;
     void                           check_ids(std::span<const int32_t> tokens) const;
     draft_settings                 read_draft_settings(const pds_request & request) const;
     void                           prefill(std::span<const int32_t> prompt, progress & progress);

@@ -297,6 +297,18 @@ void target_sequence::inspect(std::span<const int32_t> tokens, const std::vector
     read_taps(runner.description(), taps);
 }
 
+// The last state and the caches' rows behind the sequence are written, which the next batch does anyway.
+void target_sequence::measure_stages(std::span<const int32_t> tokens, std::span<stage_times> times) {
+    const graph_shape shape = shape_for(tokens.size(), static_cast<int32_t>(tokens.size()));
+    stage_timed_graph graph(running_, build(shape));
+    replay();
+    for (stage_times & once : times) {
+        once = {};
+        set_inputs(graph.description(), tokens);
+        graph.run(params_.n_threads, once);
+    }
+}
+
 graph_runner & target_sequence::runner_for(const graph_shape & shape) {
     for (auto it = runners_.begin(); it != runners_.end(); ++it) {
         if (it->description().shape == shape) {

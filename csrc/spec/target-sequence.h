@@ -6,6 +6,7 @@
 #include "arch/draft-model.h"
 #include "arch/target-model.h"
 #include "graph/graph-runner.h"
+#include "graph/stage-times.h"
 #include "memory/prompt-cache.h"
 
 #include <list>
@@ -64,6 +65,9 @@ class target_sequence {
     const float * append(std::span<const int32_t> tokens, int32_t n_outputs, progress & progress);
     // The same with all rows as outputs, copying named tensors of the graph.
     void inspect(std::span<const int32_t> tokens, const std::vector<tensor_tap> & taps, progress & progress);
+
+    // Where the time of a batch goes, with all rows as outputs, once per value. The batch is not appended.
+    void measure_stages(std::span<const int32_t> tokens, std::span<stage_times> times);
 
     // Milliseconds spent inside graphs so far.
     double graph_ms() const { return graph_ms_total_; }

@@ -6,17 +6,21 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydspark import hub
+from pydspark._native import Gguf
 from pydspark.bench.machine import facts
 from pydspark.bench.measure import Bench, Plan, Sample, run_round
 from pydspark.bench.report import MEASURED, facts_text, ratio_json, ratio_table, row_json, table
+from pydspark.bench.second_turn import measure_second_turn, second_turn_json, second_turn_text
+from pydspark.bench.stages import StageBench, stage_json, stage_table
 from pydspark.bench.summary import compare, summarize
 from pydspark.bench.worker import Worker
 from pydspark.demo import demo_model_path
-from pydspark.errors import PydsparkError
+from pydspark.errors import ArgumentError, PydsparkError
 from pydspark.params import ModelParams, options
 
 # fields of ModelParams that are flags here; n_ctx follows from what is measured
@@ -45,6 +49,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("-o", "--output", choices=["md", "json"], default="md", help="table and JSON, or JSON alone")
     parser.add_argument("--against", type=Path, metavar="LIBDIR",
                         help="take turns with another build of ggml, whose libraries are in this folder")  # fmt: skip
+    parser.add_argument("--stages", action="store_true",
+                        help="of batches, tell what each kind of layer and the head take")  # fmt: skip
+    parser.add_argument("--second-turn", type=_count, metavar="N",
+                        help="how long the second question below N tokens waits for its first token")  # fmt: skip
     settings = parser.add_argument_group("settings of the model")
     for name, option in options(ModelParams).items():
         if name in _MODEL_FIELDS:
@@ -89,7 +97,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         plan = plan_of(args)
         n_rounds = max(1, args.repetitions)
-        text, result = _versus(plan, args.against, n_rounds) if args.against else _alone(plan, n_rounds)
+        if args.second_turn:
+            found = measure_second_turn(Gguf(plan.path), plan.params, args.second_turn)
+            text, result = second_turn_text(found), second_turn_json(found)
+        elif args.stages:
+            text, result = _stages(plan, n_rounds)
+        else:
+            text, result = _versus(plan, args.against, n_rounds) if args.against else _alone(plan, n_rounds)
     except PydsparkError as error:
         print(f"pydspark bench: {error}", file=sys.stderr)
         return error.exit_code
@@ -107,6 +121,22 @@ def _alone(plan: Plan, n_rounds: int) -> tuple[str, dict[str, Any]]:
     found = facts(bench) | {"repetitions": n_rounds}
     text = f"{facts_text(found)}\n{MEASURED}\n{table(rows)}"
     return text, found | {"results": [row_json(row) for row in rows]}
+
+
+def _stages(plan: Plan, n_rounds: int) -> tuple[str, dict[str, Any]]:
+    if not plan.widths:
+        raise ArgumentError("nothing to measure: --widths is 0")
+    depth = max(plan.depths)
+    gguf = Gguf(plan.path)
+    params = replace(plan.params, n_ctx=depth + max(plan.widths), n_batch=depth + max(plan.widths))
+    bench = StageBench(gguf, params, depth, max(plan.widths))
+    rows = bench.rows(plan.widths, n_rounds)
+    memory = {"token_bytes": bench.memory.token_bytes, "checkpoint_bytes": bench.memory.checkpoint_bytes}
+    text = f"after {depth} tokens; a token of context takes {memory['token_bytes']:,} bytes"
+    if memory["checkpoint_bytes"]:
+        text += f", a checkpoint {memory['checkpoint_bytes']:,}"
+    result = {"depth": depth, "repetitions": n_rounds, **memory, "stages": stage_json(rows)}
+    return f"{text}\n\n{stage_table(rows)}", result
 
 
 def _versus(plan: Plan, folder: Path, n_rounds: int) -> tuple[str, dict[str, Any]]:

@@ -110,6 +110,8 @@ def _report_shape(report: Report, shape: Mapping[str, Any]) -> None:
     report.row("parameters", _big(shape["n_params"]), "numbers that the model has learned")
     report.row("context", f"{shape['n_ctx_train']:,} tokens", "longest text it was trained for")
     report.row("layers", f"{shape['n_layer']}", "steps that each token goes through")
+    if shape["n_recurrent"]:
+        report.row("recurrent", f"{shape['n_recurrent']}", "of these; what they remember does not grow with the text")
     report.row("attention heads", f"{shape['n_head']}", "parts that look back at the text")
     report.row("key/value heads", f"{shape['n_head_kv']}", "fewer need less memory for context")
     report.row("embedding", f"{shape['n_embd']}", "numbers that stand for one token")

@@ -30,7 +30,10 @@ def report_memory(report: Report, memory: Mapping[str, Any], what: str = "") -> 
         report.row("  weights", bytes_text(line["weights"]), mapped)
         report.row("  context", bytes_text(line["kv"]), "to remember earlier tokens")
         if line["state"]:
-            report.row(
-                "  recurrent state", bytes_text(line["state"]), "of any number of tokens, and to take drafts back"
-            )
+            report.row("  state", bytes_text(line["state"]), "of recurrent layers, and to take drafts back")
         report.row("  work space", bytes_text(line["compute"]), "for results in between")
+    if memory["checkpoint_bytes"]:
+        token, most = bytes_text(memory["token_bytes"]), "at most --cache-ram in all"
+        report.row(
+            "one checkpoint", bytes_text(memory["checkpoint_bytes"]), f"of a prompt, and {token} a token; {most}"
+        )

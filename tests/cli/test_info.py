@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.conftest import Run
+from running import DATA
 from tiny.models import N_CTX, N_HEAD, N_HEAD_KV, N_LAYER, token_id, vocabulary, write_tiny_model
 
 import pydspark
@@ -59,6 +60,17 @@ def test_a_larger_context_needs_more_memory(run: Run, tiny_llama_path: Path) -> 
 
     assert needed(512) == 2 * needed(256)
     assert needed(256, "-ctk", "f32", "-ctv", "f32") == 2 * needed(256)
+
+
+def test_the_state_of_recurrent_layers_is_counted(run: Run) -> None:
+    model = ("info", "-m", str(DATA / "qwen35moe.gguf"))
+    facts = json.loads(run(*model, "--json").out)["model"]
+    assert (facts["shape"]["n_layer"], facts["shape"]["n_recurrent"]) == (4, 3)
+    n_state = 4 * 3 * 4 * 16 * 16  # bytes: float32, layers, heads, and a matrix for each
+    assert facts["memory"]["checkpoint_bytes"] == n_state + 4 * 3 * 3 * 128
+    assert sum(line["state"] for line in facts["memory"]["lines"]) > 2 * n_state
+    text = run(*model).out
+    assert "recurrent" in text and "one checkpoint" in text
 
 
 def test_what_does_not_fit_is_said(run: Run, tiny_llama_path: Path) -> None:

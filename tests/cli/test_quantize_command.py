@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from cli.conftest import Run
+from cli.conftest import PROGRAM, Run
 
 from pydspark._native import Gguf
 
@@ -44,3 +47,20 @@ def test_unknown_type_is_wrong_usage(run: Run, tiny_llama_path: Path, tmp_path: 
     ran = run("quantize", str(tiny_llama_path), str(tmp_path / "copy.gguf"), "q9")
     assert ran.status == 2 and "q8_0" in ran.err and "q9" in ran.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("n_bytes", [0, 4096, 200_000], ids=["nothing", "part of the header", "part of the weights"])
+def test_a_full_disk_leaves_what_was_there(tiny_llama_path: Path, tmp_path: Path, n_bytes: int) -> None:
+    there = tmp_path / "there.gguf"
+    there.write_text("old")
+    command = ["quantize", "--force", str(tiny_llama_path), str(there), "f16"]
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *command],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes)),
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 1
+    assert str(there) in ran.stderr and "writing failed: File too large" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == [there] and there.read_text() == "old"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 import gguf
@@ -62,6 +63,15 @@ def test_file_of_another_program_passes_without_fingerprint(convert, command, ta
     assert result.code == 0 and "fingerprint: none in the file" in result.out
 
 
+def test_dflash_file_without_a_layout_has_the_one_that_is_run(convert, command, target, rewrite):
+    path = convert(make_drafter())
+    heads = ["markov_w1.weight", "markov_w2.weight", "conf_proj.weight", "conf_proj.bias"]
+    dropped = ["dflash.sample_from_anchor", "dspark.fingerprint.version"]
+    for drop, wanted in (dropped, "dspark drafter .*anchor-first"), (dropped + heads, r"dflash drafter .*1\+n"):
+        result = command("--check", rewrite(path, drop=drop), "--target", target)
+        assert result.code == 0 and re.search(wanted, result.out)
+
+
 def test_embedding_without_head_is_pointed_out(convert, command, target, rewrite):
     path = convert(make_drafter(with_copies=True), "--share", "keep")
     result = command("--check", rewrite(path, drop=["output.weight", "dspark.fingerprint.version"]), "--target", target)
@@ -113,6 +123,15 @@ def test_other_target_is_refused_with_all_reasons(convert, command, tmp_path):
     assert "2 token texts differ, first id 7" in result.err
     assert "[3, 4] in [1, 3, 4]" in result.err
     assert "tokenizer_sha256" in result.err
+
+
+def test_deeper_target_is_refused(convert, command, tmp_path):
+    path = convert(make_drafter())
+    deeper = write_target(tmp_path / "deeper.gguf", n_layer=8)
+    result = command("--check", path, "--target", deeper)
+    assert result.code == 1 and "wanted: 8, the layers of tiny target" in result.err
+    predicting = write_target(tmp_path / "predicting.gguf", n_layer=8, extra={"qwen3.nextn_predict_layers": 2})
+    assert command("--check", path, "--target", predicting).code == 0
 
 
 def test_target_and_drafter_exchanged(convert, command, target):

@@ -18,6 +18,7 @@ from tiny.drafters import make_drafter, save_drafter
 _HALF_WAY = """
 import os, resource, signal, sys
 from pydspark.convert import cli, writer
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background it is ignored
 encode, seen = writer.encode_rows, []
 def stop(*arguments):
     seen.append(1)

@@ -55,6 +55,7 @@ def test_metadata_is_what_other_readers_expect(convert):
         "tokenizer.ggml.pre": "qwen2",
         "tokenizer.ggml.merges": ["a b", "c d"],
         "dspark.target.name": "tiny target",
+        "dspark.target.block_count": 6,
     }
     assert {key: metadata[key] for key in expected} == expected
     assert metadata["tokenizer.ggml.tokens"] == drafters.vocabulary()[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import gguf
@@ -61,6 +61,16 @@ def want_last_layer(pair: Pair) -> None:
     rewritten(pair, {"dflash.target_layers": [1, TARGET_SHAPE.n_layer]})
 
 
+def made_for_another_depth(pair: Pair) -> None:
+    rewritten(pair, {"dspark.target.block_count": 6})
+
+
+def want_layer_that_only_predicts(pair: Pair) -> None:
+    n_layer = TARGET_SHAPE.n_layer
+    rewritten(pair, {"dflash.target_layers": [1, n_layer], "dspark.target.block_count": n_layer})
+    rewrite_target(pair, {"llama.block_count": n_layer + 1, "llama.nextn_predict_layers": 1})
+
+
 def mask_past_the_embedding(pair: Pair) -> None:
     more = 10
     write_draft(pair, N_PADDING + more, {"tokenizer.ggml.mask_token_id": pair.mask_token_id + more})
@@ -103,16 +113,25 @@ def fewer_tokens(pair: Pair) -> None:
     rewrite_target(pair, tokens=tokens_of(pair)[:-5], types=[1] * (len(tokens_of(pair)) - 5))
 
 
-def rewrite_target(pair: Pair, **change: object) -> None:
-    """Writes the target again with other parts of its tokenizer: ``pre``, ``merges``, ``tokens``, ``types``."""
+def rewrite_target(pair: Pair, settings: Mapping[str, int] | None = None, **change: object) -> None:
+    """Writes the target again with other parts of its tokenizer: ``pre``, ``merges``, ``tokens``, ``types``.
+
+    Args:
+        pair: gets the new file.
+        settings: further keys, or other values of keys.
+        change: the parts.
+    """
+    settings = settings or {}
     reader = gguf.GGUFReader(pair.target_path)
     path = pair.target_path.with_suffix(".changed.gguf")
     writer = gguf.GGUFWriter(path, "llama")
     changed = {f"tokenizer.ggml.{name.replace('types', 'token_type')}": value for name, value in change.items()}
     for name, field in reader.fields.items():
-        if not name.startswith("GGUF.") and name != "general.architecture":
+        if not name.startswith("GGUF.") and name not in ("general.architecture", *settings):
             sub_type = field.types[-1] if field.types[0] is gguf.GGUFValueType.ARRAY else None
             writer.add_key_value(name, changed.get(name, field.contents()), field.types[0], sub_type)
+    for name, value in settings.items():
+        writer.add_uint32(name, value)
     for tensor in reader.tensors:
         writer.add_tensor(tensor.name, np.array(tensor.data))
     writer.write_header_to_file()
@@ -125,6 +144,8 @@ def rewrite_target(pair: Pair, **change: object) -> None:
 MISMATCHES: dict[str, tuple[Change, str]] = {
     "features of another width": (widen_features, "hidden size: the drafter takes 96 values from 2 layers"),
     "last layer": (want_last_layer, "target layers: the drafter wants the output of layer 3"),
+    "layer that only predicts": (want_layer_that_only_predicts, "target layers: the drafter wants the output of"),
+    "depth": (made_for_another_depth, "depth: the drafter was made for a target of 6 layers, the target has 4"),
     "mask past the embedding": (mask_past_the_embedding, "mask id: 280 is not a row of the target's embedding"),
     "mask that text may hold": (mask_that_text_may_hold, "mask id: 65 is"),
     "mask that ends text": (mask_that_ends_text, "mask id: 269 is"),
@@ -174,6 +195,15 @@ def test_padding_of_another_length_is_no_mismatch(tmp_path: Path) -> None:
     write_draft(pair, N_PADDING + 6)
     plain = Speculating(pair.target_path).generate([40, 41])
     assert speculating(pair).generate([40, 41], n_draft_max=8).tokens == plain.tokens
+
+
+def test_layers_that_only_predict_are_no_depth(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path)
+    n_layer = TARGET_SHAPE.n_layer
+    rewritten(pair, {"dspark.target.block_count": n_layer})
+    wanted = speculating(pair).block_hidden(5, 8)
+    rewrite_target(pair, {"llama.block_count": n_layer + 2, "llama.nextn_predict_layers": 2})
+    assert np.array_equal(speculating(pair).block_hidden(5, 8), wanted)
 
 
 # ---- files in the wrong place ----

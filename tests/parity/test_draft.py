@@ -117,7 +117,7 @@ def all_counts(draft: TinyDraft) -> list[int]:
 
 
 @pytest.mark.parametrize("flash_attn", [False, True], ids=["plain attention", "fused attention"])
-@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen35"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen3moe", "qwen35"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_blocks_match_the_reference(tmp_path: Path, variant: str, architecture: str, flash_attn: bool) -> None:
     pair = write_pair(tmp_path, VARIANTS[variant], architecture)
@@ -137,7 +137,7 @@ def test_blocks_match_the_reference_across_a_step_of_the_cache(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("variant", ["anchor first", "anchor in slot 0", "reduced vocabulary"])
-@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen35"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen3moe", "qwen35"])
 def test_real_rounds_leave_what_the_reference_has(tmp_path: Path, variant: str, architecture: str) -> None:
     draft = replace(VARIANTS[variant], quality=MIXED)
     pair = write_pair(tmp_path, draft, architecture, NEARLY_BIGRAM)

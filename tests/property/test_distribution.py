@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -126,6 +128,14 @@ def assert_exact(target: Speculating, setting: Settings, n_draft_max: int = 3) -
 
 def test_texts_have_the_distribution_of_the_target(target: Speculating) -> None:
     assert_exact(target, ALL_TOGETHER)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("architecture", ["qwen35", "qwen35moe"])
+def test_so_have_those_of_hybrid_models(tmp_path: Path, architecture: str, method: str) -> None:
+    pair = write_pair(tmp_path, DRAFT, architecture, replace(SHAPE, n_layer=4))
+    assert_exact(speculating(pair, n_ctx=64, **F32_CACHES), {**ALL_TOGETHER, **METHODS[method]})
 
 
 @pytest.mark.slow

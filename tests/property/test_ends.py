@@ -26,7 +26,7 @@ def assert_same_end(drafted: Speculating, with_drafts: Answer, plain: Speculatin
         assert np.array_equal(drafted.next_logits(17), plain.next_logits(17))
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen35"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen3moe", "qwen35", "qwen35moe"])
 @pytest.mark.parametrize("quality", [GOOD, MIXED])
 def test_a_stop_id_ends_the_text_wherever_it_is_in_a_block(
     make_pair: MakePair, quality: str, architecture: str

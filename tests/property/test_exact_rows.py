@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from tiny.models import TinyShape, write_tiny_model
 
 from pydspark.quantize import TYPES, quantize
 
+ARCHITECTURES = ("llama", "qwen3moe")
 # rows of 256 values, the blocks of K-quants
 WIDE = TinyShape(n_embd=256, n_ff=512)
 N_CTX = 512
@@ -19,12 +21,13 @@ DEPTHS = (20, 252)  # the second batch begins in the first step of cache rows an
 WIDTHS = (2, 3, 4, 5, 8, 9)
 
 
-@pytest.fixture(scope="module", params=TYPES)
+@pytest.fixture(scope="module", params=product(ARCHITECTURES, TYPES), ids="-".join)
 def quantized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """(type, model in that type)."""
-    folder = tmp_path_factory.mktemp(request.param)
-    source = write_tiny_model(folder / "f32.gguf", shape=WIDE)
-    return request.param, quantize(source, folder / "model.gguf", request.param)
+    """(architecture and type, such a model)."""
+    architecture, kind = request.param
+    folder = tmp_path_factory.mktemp(kind)
+    source = write_tiny_model(folder / "f32.gguf", architecture, shape=WIDE)
+    return f"{architecture} {kind}", quantize(source, folder / "model.gguf", kind)
 
 
 def single_and_batched(model: Running) -> Iterator[tuple[Array, Array]]:
@@ -49,10 +52,18 @@ def test_batched_rows_equal_single_tokens(quantized: tuple[str, Path], flash_att
 
 
 @pytest.mark.parametrize("kind", ["q4_1", "q4_0"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("flash_attn", [True, False])
-def test_so_do_they_with_two_threads(tmp_path: Path, kind: str, flash_attn: bool) -> None:
-    path = quantize(write_tiny_model(tmp_path / "f32.gguf", shape=WIDE), tmp_path / "model.gguf", kind)
+def test_so_do_they_with_two_threads(tmp_path: Path, architecture: str, kind: str, flash_attn: bool) -> None:
+    path = quantize(write_tiny_model(tmp_path / "f32.gguf", architecture, shape=WIDE), tmp_path / "model.gguf", kind)
     for single, batched in single_and_batched(Running(path, flash_attn=flash_attn, n_threads=2)):
+        np.testing.assert_array_equal(batched, single)
+
+
+@pytest.mark.parametrize("kind", ["f32", "q4_0"])
+def test_so_do_they_with_plain_experts(tmp_path: Path, kind: str) -> None:
+    path = quantize(write_tiny_model(tmp_path / "f32.gguf", "qwen3moe", shape=WIDE), tmp_path / "model.gguf", kind)
+    for single, batched in single_and_batched(Running(path, fused_experts=False)):
         np.testing.assert_array_equal(batched, single)
 
 

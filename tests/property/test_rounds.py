@@ -17,7 +17,7 @@ def plain_tokens(pair: Pair, prompt: list[int], max_tokens: int = 24, **params: 
 
 @pytest.mark.parametrize("flash_attn", [False, True], ids=["plain attention", "fused attention"])
 @pytest.mark.parametrize("type", ["f32", "q8_0", "q4_0"])
-@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen35"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen3moe", "qwen35", "qwen35moe"])
 def test_every_depth_gives_the_text_of_plain_decoding(
     make_pair: MakePair, architecture: str, type: str, flash_attn: bool
 ) -> None:

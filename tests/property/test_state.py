@@ -35,7 +35,7 @@ def same_work(one: Answer, other: Answer) -> bool:
 
 @pytest.mark.parametrize("flash_attn", [False, True], ids=["plain attention", "fused attention"])
 @pytest.mark.parametrize("type", ["f32", "q4_0"])
-@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen35"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen3moe", "qwen35", "qwen35moe"])
 def test_rounds_leave_the_state_of_decoding_one_by_one(
     make_pair: MakePair, architecture: str, type: str, flash_attn: bool
 ) -> None:
@@ -181,9 +181,10 @@ def step_until_cancelled(target: Speculating, tokens: list[int]) -> None:
     raise AssertionError("no step was cancelled")
 
 
+@pytest.mark.parametrize("architecture", ["llama", "qwen35moe"])
 @pytest.mark.parametrize("n_draft_max", [0, 8], ids=["plain", "with drafts"])
-def test_a_cancelled_step_can_be_taken_again(make_pair: MakePair, n_draft_max: int) -> None:
-    pair = make_pair(GOOD)
+def test_a_cancelled_step_can_be_taken_again(make_pair: MakePair, n_draft_max: int, architecture: str) -> None:
+    pair = make_pair(GOOD, architecture)
     target, plain = speculating(pair), speculating(pair)
     wanted = plain.generate(PROMPT, n_draft_max=0, max_tokens=MANY_TOKENS).tokens
     target.session.start(target.request(PROMPT, n_draft_max=n_draft_max, max_tokens=MANY_TOKENS))
@@ -199,8 +200,11 @@ def test_a_cancelled_step_can_be_taken_again(make_pair: MakePair, n_draft_max: i
     assert_same_state(target, plain)
 
 
-def test_a_new_request_after_a_cancelled_step_continues_as_plain_decoding_would(make_pair: MakePair) -> None:
-    pair = make_pair(GOOD)
+@pytest.mark.parametrize("architecture", ["llama", "qwen35moe"])
+def test_a_new_request_after_a_cancelled_step_continues_as_plain_decoding_would(
+    make_pair: MakePair, architecture: str
+) -> None:
+    pair = make_pair(GOOD, architecture)
     target, plain = speculating(pair), speculating(pair)
     target.session.start(target.request(PROMPT, n_draft_max=8, max_tokens=MANY_TOKENS))
     tokens: list[int] = []
@@ -211,8 +215,9 @@ def test_a_new_request_after_a_cancelled_step_continues_as_plain_decoding_would(
     assert_same_state(target, plain)
 
 
-def test_a_prompt_that_its_caller_stops_can_be_given_again(make_pair: MakePair) -> None:
-    pair = make_pair(GOOD)
+@pytest.mark.parametrize("architecture", ["llama", "qwen35moe"])
+def test_a_prompt_that_its_caller_stops_can_be_given_again(make_pair: MakePair, architecture: str) -> None:
+    pair = make_pair(GOOD, architecture)
     one_by_one = {"n_batch": 1, "n_ubatch": 1}  # slow enough for the caller to be asked
     target, fresh = speculating(pair, **one_by_one), speculating(pair, **one_by_one)
     prompt = [(7 * i) % 256 for i in range(500)]

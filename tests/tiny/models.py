@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -21,7 +22,10 @@ N_FF = 128
 N_CTX = 256
 # of the recurrent layers of hybrid models
 N_STATE, N_HEAD_K, N_HEAD_V, N_CONV = 16, 2, 4, 4
-HYBRID = ("qwen35",)
+# of models with a mixture of experts, each half as wide as a dense feed-forward part
+N_EXPERT, N_EXPERT_USED = 8, 3
+HYBRID = ("qwen35", "qwen35moe")
+MOE = ("qwen3moe", "qwen35moe")
 
 MERGES = ["h e", "l l", "he ll", "hell o", "\u0120 w", "o r", "\u0120w or", "l d", "\u0120wor ld", "t h", "th e"]
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -91,15 +95,17 @@ def write_tiny_model(
     seed: int = 0,
     extra: Mapping[str, float | str] | None = None,
     shape: TinyShape = TinyShape(),
+    change: Mapping[str, NDArray[Any] | None] | None = None,
 ) -> Path:
     """Writes a model that generates varied nonsense.
 
     Args:
         path: file to write.
-        architecture: ``llama``, ``qwen3`` or ``qwen35``.
+        architecture: ``llama``, ``qwen3``, ``qwen3moe``, ``qwen35`` or ``qwen35moe``.
         seed: of the weights.
         extra: further metadata, floats or strings.
         shape: sizes and scales.
+        change: tensors to add or to replace, or with None to leave out.
     """
     writer = gguf.GGUFWriter(path, architecture)
     _add_settings(writer, shape)
@@ -107,12 +113,15 @@ def write_tiny_model(
         _add_hybrid_settings(writer)
     else:
         writer.add_rope_dimension_count(N_HEAD_DIM)
+    if architecture in MOE:
+        _add_expert_settings(writer, architecture, shape)
     add_tokenizer(writer, shape.n_padding, shape.n_bytes)
     for key, value in (extra or {}).items():
         add = writer.add_string if isinstance(value, str) else writer.add_float32
         add(key, value)
-    for name, weights in tiny_weights(architecture, seed, shape).items():
-        writer.add_tensor(name, weights)
+    for name, weights in {**tiny_weights(architecture, seed, shape), **(change or {})}.items():
+        if weights is not None:
+            writer.add_tensor(name, weights)
     finish_file(writer)
     return path
 
@@ -146,6 +155,14 @@ def _add_hybrid_settings(writer: gguf.GGUFWriter) -> None:
     writer.add_ssm_group_count(N_HEAD_K)
     writer.add_ssm_time_step_rank(N_HEAD_V)
     writer.add_ssm_inner_size(N_HEAD_V * N_STATE)
+
+
+def _add_expert_settings(writer: gguf.GGUFWriter, architecture: str, shape: TinyShape) -> None:
+    writer.add_expert_count(N_EXPERT)
+    writer.add_expert_used_count(N_EXPERT_USED)
+    writer.add_expert_feed_forward_length(shape.n_ff // 2)
+    if architecture in HYBRID:
+        writer.add_expert_shared_feed_forward_length(shape.n_ff // 2)
 
 
 def add_tokenizer(writer: gguf.GGUFWriter, n_padding: int = 0, n_bytes: int = 256) -> None:
@@ -210,16 +227,40 @@ def tiny_weights(architecture: str, seed: int = 0, shape: TinyShape = TinyShape(
             "ssm_out.weight": linear(n_v, shape.n_embd, gain=shape.layer_gain),
         }
 
-    for il in range(shape.n_layer):
-        recurrent = architecture in HYBRID and (il + 1) % 4 != 0
-        layer = {"attn_norm.weight": norm(shape.n_embd)}
-        layer |= delta_net() if recurrent else attention(gates=n_q if architecture in HYBRID else 0)
-        layer |= {
-            "post_attention_norm.weight" if architecture in HYBRID else "ffn_norm.weight": norm(shape.n_embd),
+    def dense() -> Weights:
+        return {
             "ffn_gate.weight": linear(shape.n_embd, shape.n_ff),
             "ffn_up.weight": linear(shape.n_embd, shape.n_ff),
             "ffn_down.weight": linear(shape.n_ff, shape.n_embd, gain=shape.layer_gain),
         }
+
+    def experts(shared: bool) -> Weights:
+        n_ff = shape.n_ff // 2
+
+        def each(n_in: int, n_out: int, gain: float = 1.0) -> NDArray[np.float32]:
+            return np.stack([linear(n_in, n_out, gain) for _ in range(N_EXPERT)])
+
+        layer = {
+            "ffn_gate_inp.weight": linear(shape.n_embd, N_EXPERT, gain=3.0),
+            "ffn_gate_exps.weight": each(shape.n_embd, n_ff),
+            "ffn_up_exps.weight": each(shape.n_embd, n_ff),
+            "ffn_down_exps.weight": each(n_ff, shape.n_embd, gain=shape.layer_gain),
+        }
+        if shared:
+            layer |= {
+                "ffn_gate_inp_shexp.weight": linear(shape.n_embd, 1),
+                "ffn_gate_shexp.weight": linear(shape.n_embd, n_ff),
+                "ffn_up_shexp.weight": linear(shape.n_embd, n_ff),
+                "ffn_down_shexp.weight": linear(n_ff, shape.n_embd, gain=shape.layer_gain),
+            }
+        return layer
+
+    for il in range(shape.n_layer):
+        recurrent = architecture in HYBRID and (il + 1) % 4 != 0
+        layer = {"attn_norm.weight": norm(shape.n_embd)}
+        layer |= delta_net() if recurrent else attention(gates=n_q if architecture in HYBRID else 0)
+        layer["post_attention_norm.weight" if architecture in HYBRID else "ffn_norm.weight"] = norm(shape.n_embd)
+        layer |= experts(shared=architecture in HYBRID) if architecture in MOE else dense()
         if architecture != "llama" and not recurrent:
             layer |= {"attn_q_norm.weight": norm(N_HEAD_DIM), "attn_k_norm.weight": norm(N_HEAD_DIM)}
         weights |= {f"blk.{il}.{name}": value for name, value in layer.items()}

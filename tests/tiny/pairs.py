@@ -128,13 +128,14 @@ def write_draft(pair: Pair, n_padding: int, change: Mapping[str, object] | None 
     add_tokenizer(writer, n_padding, n_bytes)
     for key, value in {**_settings(pair), **(change or {})}.items():
         if value is not None:
-            _add(writer, key, value)
+            add_value(writer, key, value)
     for name, weights in pair.draft_weights.items():
         writer.add_tensor(name, weights)
     finish_file(writer)
 
 
-def _add(writer: gguf.GGUFWriter, key: str, value: object) -> None:
+def add_value(writer: gguf.GGUFWriter, key: str, value: object) -> None:
+    """Adds metadata: a boolean, integer, float, string or list."""
     if isinstance(value, bool):
         writer.add_bool(key, value)
     elif isinstance(value, int):
@@ -148,7 +149,14 @@ def _add(writer: gguf.GGUFWriter, key: str, value: object) -> None:
 
 
 def _settings(pair: Pair) -> dict[str, object]:
-    draft = pair.draft
+    named = draft_settings(pair.draft, pair.mask_token_id)
+    if pair.noise_row is not None:
+        named["dspark.noise_embd"] = pair.noise_row.tolist()
+    return named
+
+
+def draft_settings(draft: TinyDraft, mask_token_id: int) -> dict[str, object]:
+    """Metadata of a drafter's file, besides its vocabulary."""
     settings: dict[str, object] = {
         "block_count": draft.n_layer,
         "context_length": 512,
@@ -169,9 +177,7 @@ def _settings(pair: Pair) -> dict[str, object]:
         settings["attention.sliding_window"] = draft.window
         settings["attention.sliding_window_pattern"] = [il % 2 == 0 for il in range(draft.n_layer)]
     named = {f"dflash.{name}": value for name, value in settings.items()}
-    named["tokenizer.ggml.mask_token_id"] = pair.mask_token_id
-    if pair.noise_row is not None:
-        named["dspark.noise_embd"] = pair.noise_row.tolist()
+    named["tokenizer.ggml.mask_token_id"] = mask_token_id
     return named
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+from tiny.models import N_EXPERT, N_LAYER, tiny_weights, write_tiny_model
 
 from pydspark._native import Gguf
 from pydspark.errors import ArgumentError, Cancelled, ModelFileError
+from pydspark.params import ModelParams
 from pydspark.quantize import TYPES, quantize
 
 
@@ -102,3 +104,43 @@ def test_ctrl_c_leaves_nothing(large_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         quantize(large_path, large_path.with_name("copy.gguf"), "q4_k", progress=interrupt)
     assert list(large_path.parent.iterdir()) == [large_path]
+
+
+@pytest.mark.parametrize("name", ["f16", "q8_0", "q4_0", "mxfp4"])
+@pytest.mark.parametrize("architecture", ["qwen3moe", "qwen35moe"])
+def test_matrices_of_experts_change_and_their_routers_do_not(tmp_path: Path, architecture: str, name: str) -> None:
+    source = write_tiny_model(tmp_path / "model.gguf", architecture)
+    copy = Gguf(quantize(source, tmp_path / "copy.gguf", name))
+    before = {tensor.name: tensor for tensor in Gguf(source).tensors()}
+    after = {tensor.name: tensor for tensor in copy.tensors()}
+    assert {key: tuple(tensor.shape) for key, tensor in after.items()} == {
+        key: tuple(tensor.shape) for key, tensor in before.items()
+    }
+    experts = [key for key in after if key.endswith("_exps.weight")]
+    assert len(experts) == 3 * N_LAYER
+    for key in experts:
+        assert (after[key].type_name, len(after[key].shape)) == (name, 3)
+    routers = [key for key in after if "ffn_gate_inp" in key]
+    assert {after[key].type_name for key in routers} == {"f32"}
+    (line,) = copy.memory_plan(ModelParams(n_ctx=64, n_threads=1)).lines
+    assert line.weights >= sum(after[key].n_bytes for key in experts)
+
+
+def test_experts_are_quantized_as_if_each_were_alone(tmp_path: Path) -> None:
+    source = write_tiny_model(tmp_path / "model.gguf", "qwen3moe")
+    reader = gguf.GGUFReader(quantize(source, tmp_path / "copy.gguf", "q4_0"))
+    data = next(tensor.data for tensor in reader.tensors if tensor.name == "blk.0.ffn_down_exps.weight")
+    whole = tiny_weights("qwen3moe")["blk.0.ffn_down_exps.weight"]
+    for got, weights in zip(data, whole, strict=True):
+        np.testing.assert_array_equal(got, gguf.quantize(weights, gguf.GGMLQuantizationType.Q4_0))
+
+
+def test_scales_beside_weights_stay(tmp_path: Path) -> None:
+    """They belong to what the weights stand for, whatever type these have."""
+    scale = np.linspace(0.5, 2, N_EXPERT, dtype=np.float32)
+    change = {"blk.0.ffn_up_exps.scale": scale, "blk.0.attn_q.scale": scale[:1]}
+    source = write_tiny_model(tmp_path / "model.gguf", "qwen3moe", change=change)
+    reader = gguf.GGUFReader(quantize(source, tmp_path / "copy.gguf", "q8_0"))
+    kept = {tensor.name: tensor.data for tensor in reader.tensors}
+    np.testing.assert_array_equal(kept["blk.0.ffn_up_exps.scale"], scale)
+    np.testing.assert_array_equal(kept["blk.0.attn_q.scale"], scale[:1])

@@ -13,8 +13,7 @@ import drafter
 import numpy as np
 import prompts
 import torch
-from drafter import BLOCK
-from target import EOT, HD, IM_END, NK, TAPS, D, Target, tokenizer
+from target import BLOCK, EOT, HD, IM_END, NK, TAPS, D, Target, tokenizer
 
 ap = argparse.ArgumentParser()
 ap.add_argument("drafter"), ap.add_argument("out")

@@ -13,7 +13,7 @@ import drafter
 import numpy as np
 import torch
 from drafter import rope
-from target import HD, NQ, D, Target
+from target import HD, NQ, THETA, D, Target
 from train import Data
 
 NC, GROUPS = 32, (0, 1)  # code size; kv heads that become induction heads
@@ -58,9 +58,8 @@ with torch.no_grad():
     for s in pick[:120]:
         b = data.batch([s], 24, rng)
         ctx, pos = m.hidden_norm(m.fc(b["ft"])), torch.arange(b["ft"].shape[1])[None]
-        q = rope(a0.q_norm(a0.q_proj(layer.input_layernorm(E[b["anchor"][0]])).unflatten(-1, (NQ, HD))), b["anc"][0])[
-            :, 0
-        ]
+        q = a0.q_norm(a0.q_proj(layer.input_layernorm(E[b["anchor"][0]])).unflatten(-1, (NQ, HD)))
+        q = rope(q, b["anc"][0], THETA)[:, 0]
         att = (q @ a0.kv(ctx, pos)[0][0, :, 0].T * HD**-0.5).masked_fill(~b["mask"][0], -1e30).softmax(-1)
         ok = b["ok"][0, :, 0] & (b["anc"][0] > 8)
         seen.append((att @ ctx[0])[ok])

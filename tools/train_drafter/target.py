@@ -8,6 +8,7 @@ import tempfile
 import numpy as np
 import torch
 import torch.nn.functional as F
+from drafter import Shape
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
@@ -16,6 +17,11 @@ D, L, NQ, NK, HD, V, EPS, THETA = 576, 30, 9, 3, 64, 49152, 1e-5, 100000.0
 TAPS = [1, 8, 15, 22, 28]  # outputs of these layers feed the drafter (28 is the last one llama.cpp can tap)
 MASK_ID = 16  # <empty_output>: a special token that chat text never contains
 IM_START, IM_END, EOT = 1, 2, 0
+BLOCK = 8
+SHAPE = Shape(
+    d=D, ff=1536, n_q=NQ, n_kv=NK, head=HD, vocab=V, rank=64, taps=tuple(TAPS), mask_id=MASK_ID, theta=THETA, eps=EPS,
+    target_layers=L, bos_id=1, eos_id=IM_END, pad_id=2, context=8192, block=BLOCK,
+)  # fmt: skip
 
 
 def tokenizer(path=GGUF):

@@ -4,6 +4,7 @@ python train.py DATA OUT --seconds N [--init OUT_DIR] [--gossip DIR --rank R]
 """
 
 import argparse
+import dataclasses
 import glob
 import json
 import math
@@ -13,9 +14,8 @@ import time
 import drafter
 import numpy as np
 import torch
-import torch.nn.functional as F
-from drafter import BLOCK
-from target import TAPS, D, Target, V
+from losses import compare, objective
+from target import BLOCK, SHAPE, TAPS, D, Target, V
 
 FIXED, NEG, TOPK = 4096, 512, 32  # always-scored tokens, random negatives, target entries per position
 
@@ -98,11 +98,7 @@ def step(m, E, b, fixed, negatives):
         ids = torch.cat([ids, rest[torch.randint(len(rest), (negatives,))]])
     z = h @ E[ids].T + m.markov_head.markov_w1(prev) @ m.markov_head.markov_w2.weight[ids].T + bias
     k = inv[tid]
-    q = torch.where(k >= 0, z.gather(1, k.clamp(min=0)) - torch.logsumexp(z, -1)[:, None], torch.tensor(-30.0))
-    p = torch.where(k >= 0, p, torch.zeros(()))
-    pt, qt = 1 - p.sum(-1), (1 - q.exp().sum(-1)).clamp(min=1e-6)  # everything else as one bucket
-    kl = -(p * q).sum(-1) - pt * qt.log()
-    acc = 1 - 0.5 * ((p - q.exp()).abs().sum(-1) + (pt - qt).abs())
+    kl, acc = compare(z, k, p)
     return kl, acc, m.confidence(h, prev), ok
 
 
@@ -163,7 +159,7 @@ def main():
     a = ap.parse_args()
     torch.set_num_threads(a.threads), torch.manual_seed(a.rank)
     rng, data, T = np.random.default_rng(a.rank), Data(a.data), Target(0, 8)
-    E, m = T.E, drafter.Drafter(a.layers)
+    E, m = T.E, drafter.Drafter(dataclasses.replace(SHAPE, layers=a.layers))
     if a.init:
         m = drafter.load(a.init)
         if os.path.exists(os.path.join(a.init, "fp32.pt")):
@@ -210,16 +206,13 @@ def main():
         opt.param_groups[0]["lr"], opt.param_groups[1]["lr"] = a.lr * f, 3 * a.lr * f
         seqs = [data.train[i] for i in rng.choice(len(data.train), a.seqs, p=data.w, replace=False)]
         kl, acc, c, ok = step(m, E, data.batch(seqs, a.anchors, rng), data.fixed, NEG)
-        w = decay.expand(ok.shape)[ok]
-        w = w / w.sum()
         mix = min(1, max(0.15, 1 - (u - a.kl_until) / 0.3))  # KL first, then mostly L1 (which is the acceptance itself)
-        l_kl, l_l1 = (kl * w).sum(), 2 * ((1 - acc) * w).sum()
-        bce = (F.binary_cross_entropy_with_logits(c, acc.detach().clamp(0, 1), reduction="none") * w).sum()
+        loss, parts = objective(kl, acc, c, decay.expand(ok.shape)[ok], mix)
         opt.zero_grad(set_to_none=True)
-        (mix * l_kl + (1 - mix) * 3 * l_l1 + 0.3 * bce).backward()
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)
         opt.step()
-        it, v = it + 1, np.array([l_kl.item(), l_l1.item(), bce.item()])
+        it, v = it + 1, np.array([x.item() for x in parts])
         avg = v if it == 1 else 0.97 * avg + 0.03 * v
     if not a.rank:
         drafter.save(m, a.out)
