@@ -19,16 +19,14 @@ import pytest
 from serving import HELLO, WAIT_S, wait_until
 
 # A process that pytest starts may have been told to ignore Ctrl-C, which the one under test must not inherit.
-PROGRAM = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from pydspark.server.main import main; sys.exit(main())"
-)
+HEAR = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+PROGRAM = HEAR + ("from pydspark.server.main import main; sys.exit(main())")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("LLAMA_", "DSPARK_"))}
 
 
-def start(*argv: str, **environment: str) -> subprocess.Popen[str]:
+def start(*argv: str, program: str = PROGRAM, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", program, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**ENVIRONMENT, **environment},
     )  # fmt: skip
 
@@ -41,7 +39,7 @@ def run(*argv: str, **environment: str) -> tuple[int, str, str]:
 
 
 class Running:
-    """A server that listens.
+    """A server, from the line on stderr that has the text ``until``.
 
     Attributes:
         process: its process.
@@ -49,8 +47,9 @@ class Running:
         lines: what it has written to stderr.
     """
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], until: str) -> None:
         self.process = process
+        self._until = until
         self.lines: list[str] = []
         self._is_ready = threading.Event()
         self._reader = threading.Thread(target=self._read)
@@ -62,7 +61,7 @@ class Running:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line)
-            if "listening on" in line:
+            if self._until in line:
                 self._is_ready.set()
         self._is_ready.set()
 
@@ -74,10 +73,10 @@ class Running:
 
 
 @contextmanager
-def running(*argv: str, **environment: str) -> Iterator[Running]:
-    process = start("--port", "0", "-t", "1", *argv, **environment)
+def running(*argv: str, program: str = PROGRAM, until: str = "listening on", **environment: str) -> Iterator[Running]:
+    process = start("--port", "0", "-t", "1", *argv, program=program, **environment)
     try:
-        yield Running(process)
+        yield Running(process, until)
     finally:
         process.kill()
         process.communicate()
@@ -112,6 +111,35 @@ def test_wrong_usage(argv: list[str], word: str) -> None:
     status, out, err = run(*argv)
     assert (status, out) == (2, "") and word in err
     assert len(err.splitlines()) == 1
+
+
+def test_without_the_packages_that_a_server_needs(tiny: list[str]) -> None:
+    program = "import sys; sys.modules['uvicorn'] = None; " + PROGRAM
+    process = subprocess.run([sys.executable, "-c", program, *tiny], capture_output=True, text=True, timeout=WAIT_S)
+    assert process.returncode == 1 and "pip install 'pydspark[server]'" in process.stderr
+
+
+SLOW = (
+    HEAR
+    + """
+import sys, time
+from pydspark.errors import Cancelled
+from pydspark.server import main
+def load(pair, arguments, terminal, progress, overrides):
+    while progress(0.1):
+        time.sleep(0.01)
+    raise Cancelled("stopped")
+main.open_pair = load
+sys.exit(main.main())
+"""
+)
+
+
+def test_ctrl_c_while_the_model_is_loaded(tiny: list[str]) -> None:
+    with running(*tiny, program=SLOW, until="when the model is loaded") as server:
+        server.process.send_signal(signal.SIGINT)
+        assert server.end() == 130
+        assert "Traceback" not in "".join(server.lines)
 
 
 def test_a_model_that_is_not_there() -> None:
