@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 
 from pydspark.generate import Done, Event, Text, Token
@@ -12,7 +12,7 @@ from pydspark.text.chat_parts import Part
 ChatEvent = Token | Part | Done
 
 
-def chat_events(events: Iterable[Event], parser: ChatParser) -> Iterator[ChatEvent]:
+def chat_events(events: Iterable[Event], parser: ChatParser) -> Generator[ChatEvent, None, None]:
     """Events with their text in parts.
 
     Tokens come before the parts that they produced. ``Done.finish_reason`` is ``"tool_calls"`` where an answer ends by

@@ -52,28 +52,55 @@ def _call(start: CallStart, arguments: str) -> dict[str, Any]:
     return {"id": start.id, "type": "function", "function": {"name": start.name, "arguments": arguments}}
 
 
+class ChatChunks:
+    """Turns the events of one answer into chunks of a chat completion, one by one.
+
+    Args:
+        shape: what the chunks share.
+    """
+
+    def __init__(self, shape: results.Shape) -> None:
+        self._shape = shape
+        self._tokens: list[Token] = []  # since the last chunk
+
+    def begin(self) -> dict[str, Any]:
+        """The first chunk: the role."""
+        return self._chunk({"role": "assistant"}, None)
+
+    def empty(self) -> dict[str, Any]:
+        """A chunk that says nothing, for what stands beside it."""
+        return self._chunk({}, None)
+
+    def add(self, event: ChatEvent) -> dict[str, Any] | None:
+        """The chunk for an event, if it makes one; the last one has the finish reason."""
+        if isinstance(event, Token):
+            self._tokens.append(event)
+            return None
+        if isinstance(event, CallEnd):
+            return None
+        if isinstance(event, Done):
+            return {**self._chunk({}, event.finish_reason), "timings": results.timings(event.stats, event.seed)}
+        return self._chunk(_delta(event), None)
+
+    def _chunk(self, delta: dict[str, Any], reason: str | None) -> dict[str, Any]:
+        tokens, self._tokens = self._tokens, []
+        logprobs = _chat_logprobs(tokens, self._shape) if self._shape.logprobs and tokens else None
+        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+        return {**results.head(self._shape, "chat.completion.chunk"), "choices": [choice]}
+
+
 def chat_stream(events: Iterable[ChatEvent], shape: results.Shape) -> Iterator[dict[str, Any]]:
     """Chunks of a chat completion: the role, then what comes, then the finish reason."""
-
-    def chunk(delta: dict[str, Any], tokens: Sequence[Token], reason: str | None) -> dict[str, Any]:
-        logprobs = _chat_logprobs(tokens, shape) if shape.logprobs and tokens else None
-        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-        return {**results.head(shape, "chat.completion.chunk"), "choices": [choice]}
-
+    chunks = ChatChunks(shape)
     begun = False
-    tokens: list[Token] = []  # since the last chunk
     for event in events:
         # Only now is it known that the prompt was accepted.
         if not begun:
-            yield chunk({"role": "assistant"}, (), None)
+            yield chunks.begin()
             begun = True
-        if isinstance(event, Token):
-            tokens.append(event)
-        elif isinstance(event, Done):
-            yield {**chunk({}, tokens, event.finish_reason), "timings": results.timings(event.stats, event.seed)}
-        elif not isinstance(event, CallEnd):
-            yield chunk(_delta(event), tokens, None)
-            tokens = []
+        chunk = chunks.add(event)
+        if chunk is not None:
+            yield chunk
 
 
 def _delta(part: Content | Reasoning | CallStart | CallArguments) -> dict[str, Any]:
@@ -85,15 +112,19 @@ def _delta(part: Content | Reasoning | CallStart | CallArguments) -> dict[str, A
     return {"tool_calls": [{"index": part.index, **call}]}
 
 
-def _chat_logprobs(tokens: Sequence[Token], shape: results.Shape) -> dict[str, Any]:
-    content = [
+def token_logprobs(tokens: Sequence[Token], shape: results.Shape) -> list[dict[str, Any]]:
+    """Log-probabilities of tokens, and of the likeliest ones in their places."""
+    return [
         {
             **_chat_logprob(token.id, token.logprob, shape),
             "top_logprobs": [_chat_logprob(id, logprob, shape) for id, logprob in token.top],
         }
         for token in tokens
     ]
-    return {"content": content, "refusal": None}
+
+
+def _chat_logprobs(tokens: Sequence[Token], shape: results.Shape) -> dict[str, Any]:
+    return {"content": token_logprobs(tokens, shape), "refusal": None}
 
 
 def _chat_logprob(id: int, logprob: float | None, shape: results.Shape) -> dict[str, Any]:

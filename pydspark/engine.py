@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -24,7 +24,7 @@ from pydspark.params import (
     check_token_ids,
 )
 from pydspark.prompts import ChatPrompt, Prompts
-from pydspark.records import MemoryReport, Progress, Request
+from pydspark.records import MemoryReport, Progress, Request, Stats
 from pydspark.sampling_defaults import model_sampling, sampling_from
 from pydspark.text.detokenizer import Detokenizer
 from pydspark.text.stop import StopMatcher
@@ -150,10 +150,15 @@ class Engine:
         return self.prompts.chat(messages, tools, params, needs_boundaries)
 
     def chat_events(
-        self, prompt: ChatPrompt, params: SamplingParams, progress: Progress | None = None
-    ) -> Iterator[ChatEvent]:
+        self,
+        prompt: ChatPrompt,
+        params: SamplingParams,
+        progress: Progress | None = None,
+        reuse_prefix: bool = True,
+    ) -> Generator[ChatEvent, None, None]:
         """Answers a chat; see ``events`` and ``pydspark.chat``."""
-        return chat_events(self.events(prompt.tokens, params, progress, prompt.boundaries), prompt.parser())
+        events = self.events(prompt.tokens, params, progress, prompt.boundaries, reuse_prefix)
+        return chat_events(events, prompt.parser())
 
     def events(
         self,
@@ -161,6 +166,7 @@ class Engine:
         params: SamplingParams,
         progress: Progress | None = None,
         boundaries: tuple[int, ...] = (),
+        reuse_prefix: bool = True,
     ) -> Iterator[Event]:
         """Generates from a prompt; see ``generate``.
 
@@ -170,7 +176,7 @@ class Engine:
             tokens: ids of the prompt.
             params: how to generate.
             progress: told the fraction of the prompt that is evaluated; a false result stops.
-            boundaries: see ``Request``.
+            boundaries, reuse_prefix: see ``Request``.
 
         Raises:
             ArgumentError: a token id that does not exist, or something that the drafter cannot do.
@@ -178,7 +184,7 @@ class Engine:
             Cancelled: the turn was taken away (see ``Turns``), or progress stopped the generation.
         """
         self.check_open()
-        return self._run(self._request(tokens, params, boundaries), progress)
+        return self._run(replace(self._request(tokens, params, boundaries), reuse_prefix=reuse_prefix), progress)
 
     def _request(self, tokens: Sequence[int], params: SamplingParams, boundaries: tuple[int, ...]) -> Request:
         vocab = self.prompts.vocab
@@ -250,6 +256,10 @@ class Engine:
                 return None
             session.measure(1)  # may have to build the graph
             return median(session.measure(1, _PLAIN_STEPS))
+
+    def stats(self) -> Stats:
+        """Counts and times so far of the generation that runs, for the thread that reads its events."""
+        return self._session().stats()
 
     def _session(self) -> Session:
         if self._parts.session is None:

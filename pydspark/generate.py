@@ -18,11 +18,13 @@ class Token:
         id: token id.
         logprob: its log-probability under the model, before any filter; None unless asked for.
         top: the likeliest tokens of this position and their log-probabilities.
+        draft_position: its position in the block if it was drafted; None for a token of the model's own.
     """
 
     id: int
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
+    draft_position: int | None = None
 
 
 @dataclass(frozen=True)
@@ -145,19 +147,25 @@ def _done(
 
 def _stats_until(n_kept: int, step: Step, stats: Stats) -> Stats:
     """The counts as if the last round had ended after its first ``n_kept`` tokens."""
-    # All of its tokens are accepted drafts, but for the target's own at the end, which a stop id takes the place of.
-    n_accepted = len(step.tokens) - (step.finish is not Finish.STOP_ID)
+    n_accepted = _n_accepted(step)
     accepted_at = tuple(count - (n_kept <= i < n_accepted) for i, count in enumerate(stats.accepted_at))
     predicted_n = stats.predicted_n - (len(step.tokens) - n_kept)
     return replace(stats, predicted_n=predicted_n, draft_n_accepted=sum(accepted_at), accepted_at=accepted_at)
 
 
+def _n_accepted(step: Step) -> int:
+    # All of its tokens are accepted drafts, but for the target's own at the end, which a stop id takes the place of.
+    return len(step.tokens) - (step.finish is not Finish.STOP_ID)
+
+
 def _tokens(step: Step) -> Sequence[Token]:
+    n_accepted = _n_accepted(step)
     return [
         Token(
             id=token,
             logprob=step.logprobs[i] if step.logprobs else None,
             top=step.tops[i] if step.tops else (),
+            draft_position=i if i < n_accepted else None,
         )
         for i, token in enumerate(step.tokens)
     ]

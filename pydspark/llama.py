@@ -111,9 +111,12 @@ class Llama(LoadedModel):
         model: str | os.PathLike[str] | None = None,
         draft: str | os.PathLike[str] | None = None,
         repack: bool = True,
+        fused_experts: bool = True,
         progress: Progress | None = None,
         spec_type: str = "auto",
         verify: str = "exact",
+        rollback: str = "replay",
+        cache_ram: int = 8192,
         type_k_draft: int | str | None = None,
         type_v_draft: int | str | None = None,
         n_draft_max: int | None = None,
@@ -128,7 +131,7 @@ class Llama(LoadedModel):
             n_ctx=n_ctx, n_batch=n_batch, n_ubatch=n_ubatch, n_threads=n_threads, n_threads_batch=n_threads_batch,
             n_gpu_layers=n_gpu_layers, use_mmap=use_mmap, use_mlock=use_mlock, repack=repack, type_k=type_k,
             type_v=type_v, flash_attn=flash_attn, spec_type=spec_type, verify=verify, type_k_draft=type_k_draft,
-            type_v_draft=type_v_draft,
+            type_v_draft=type_v_draft, fused_experts=fused_experts, rollback=rollback, cache_ram=cache_ram,
         )  # fmt: skip
         defaults = SamplingParams(
             n_draft_max=n_draft_max, draft_conf_min=draft_conf_min, draft_sampling=draft_sampling,

@@ -80,34 +80,50 @@ def completion(events: Iterable[Event], shape: Shape) -> dict[str, Any]:
     return {**head(shape, "text_completion"), "choices": [choice], **tail(answer.done)}
 
 
-def completion_stream(events: Iterable[Event], shape: Shape) -> Iterator[dict[str, Any]]:
-    """Chunks of a text completion; the last one has an empty text and the finish reason."""
-    offset = len(shape.echo)
+class CompletionChunks:
+    """Turns the events of one answer into chunks of a text completion, one by one.
 
-    def chunk(text: str, tokens: Sequence[Token], reason: str | None) -> dict[str, Any]:
-        logprobs = _legacy_logprobs(tokens, shape, offset) if shape.logprobs and tokens else None
-        choice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}
-        return {**head(shape, "text_completion"), "choices": [choice]}
+    Args:
+        shape: what the chunks share.
+    """
 
-    if shape.echo:
-        yield chunk(shape.echo, (), None)
-    for event, tokens in _with_tokens(events):
-        if isinstance(event, Text):
-            yield chunk(event.text, tokens, None)
-            offset += len(event.text)
-        else:
-            yield {**chunk("", tokens, event.finish_reason), "timings": timings(event.stats, event.seed)}
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._tokens: list[Token] = []  # since the last chunk
+        self._offset = len(shape.echo)
 
+    def begin(self) -> dict[str, Any] | None:
+        """The first chunk: the text that is put before the answer, if there is one."""
+        return self._chunk(self._shape.echo, None) if self._shape.echo else None
 
-def _with_tokens(events: Iterable[Event]) -> Iterator[tuple[Text | Done, list[Token]]]:
-    """Texts and the end, each with the tokens that came before it."""
-    tokens: list[Token] = []
-    for event in events:
+    def add(self, event: Event) -> dict[str, Any] | None:
+        """The chunk for an event, if it makes one; the last one has an empty text and the finish reason."""
         if isinstance(event, Token):
-            tokens.append(event)
-        else:
-            yield event, tokens
-            tokens = []
+            self._tokens.append(event)
+            return None
+        if isinstance(event, Done):
+            return {**self._chunk("", event.finish_reason), "timings": timings(event.stats, event.seed)}
+        chunk = self._chunk(event.text, None)
+        self._offset += len(event.text)
+        return chunk
+
+    def _chunk(self, text: str, reason: str | None) -> dict[str, Any]:
+        tokens, self._tokens = self._tokens, []
+        logprobs = _legacy_logprobs(tokens, self._shape, self._offset) if self._shape.logprobs and tokens else None
+        choice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}
+        return {**head(self._shape, "text_completion"), "choices": [choice]}
+
+
+def completion_stream(events: Iterable[Event], shape: Shape) -> Iterator[dict[str, Any]]:
+    """Chunks of a text completion."""
+    chunks = CompletionChunks(shape)
+    first = chunks.begin()
+    if first is not None:
+        yield first
+    for event in events:
+        chunk = chunks.add(event)
+        if chunk is not None:
+            yield chunk
 
 
 def head(shape: Shape, kind: str) -> dict[str, Any]:
@@ -132,8 +148,8 @@ def usage(counts: Usage) -> dict[str, Any]:
     }
 
 
-def timings(stats: Stats, seed: int) -> dict[str, Any]:
-    """The ``timings`` object: llama-server's fields and the seed. Every number is finite.
+def timings(stats: Stats, seed: int | None = None) -> dict[str, Any]:
+    """The ``timings`` object: llama-server's fields, and the seed if it is told. Every number is finite.
 
     Fields about drafting are there only if the drafter ran.
     """
@@ -142,7 +158,7 @@ def timings(stats: Stats, seed: int) -> dict[str, Any]:
         **_speed("prompt", stats.prompt_n, stats.prompt_ms),
         **_speed("predicted", stats.predicted_n, stats.predicted_ms),
         **(_drafting(stats) if stats.draft_rounds else {}),
-        "seed": seed,
+        **({} if seed is None else {"seed": seed}),
     }
 
 

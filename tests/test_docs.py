@@ -11,14 +11,19 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from doc_tables import API, with_tables
+from doc_tables import API, SERVER_PAGE, tables_of, with_tables
 
-from pydspark import __version__
+from pydspark import Llama, __version__
 from pydspark.bench.main import parser as bench_parser
-from pydspark.cli.args import parse
-from pydspark.cli.flags import COMMANDS, RUN, Flag
+from pydspark.cli.args import parse, parse_command
+from pydspark.cli.flags import COMMANDS, RUN, Command, Flag
 from pydspark.cli.help import command_help
 from pydspark.params import ChatParams, ModelParams, SamplingParams, options
+from pydspark.server import app as server_app
+from pydspark.server.flags import SERVER
+from pydspark.server.native import NOT_SUPPORTED
+from pydspark.server.service import Service
+from pydspark.server.settings import ServerParams
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,13 +41,23 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def test_tables_of_parameters_are_up_to_date() -> None:
-    assert API.read_text() == with_tables(API.read_text()), "run: python tests/doc_tables.py"
+@pytest.mark.parametrize("path", [API, SERVER_PAGE], ids=name_of)
+def test_tables_of_parameters_are_up_to_date(path: Path) -> None:
+    assert path.read_text() == with_tables(path.read_text(), tables_of(path)), "run: python tests/doc_tables.py"
 
 
+def test_every_route_of_the_server_is_in_its_document() -> None:
+    service = Service(ServerParams(), load=lambda progress: Llama(""), name="any")
+    text = SERVER_PAGE.read_text().partition("## Fields")[0]
+    paths = {route.path.replace("{name:path}", "{name}") for route in server_app.routes(service)}
+    unknown = {path for path in paths - set(NOT_SUPPORTED) if f"`{path}`" not in text and f" {path}`" not in text}
+    assert unknown <= {"/page/{name}"}
+
+
+@pytest.mark.parametrize("command", [RUN, SERVER], ids=lambda command: command.name)
 @pytest.mark.parametrize("cls", [ModelParams, SamplingParams, ChatParams])
-def test_help_tells_what_the_parameters_say(cls: type) -> None:
-    text = command_help(RUN, WIDE)
+def test_help_tells_what_the_parameters_say(cls: type, command: Command) -> None:
+    text = command_help(command, WIDE)
     defaults = {field.name: field.default for field in fields(cls)}
     for name, option in options(cls).items():
         for flag in option.flags:
@@ -80,6 +95,8 @@ def test_commands_in_documents_have_known_flags(path: Path) -> None:
     commands = re.findall(r"(?:`|&& |^ *)pydspark ((?:run|info)\b[^`\n|]*)", path.read_text(), re.MULTILINE)
     for command in commands:
         parse(shlex.split(command), {})
+    for command in re.findall(r"(?:`|&& |^ *)dspark-server ([^`\n|]*)", path.read_text(), re.MULTILINE):
+        parse_command(SERVER, shlex.split(command), {})
     known = "|".join([*COMMANDS, "\\$"])
     assert re.findall(rf"pydspark (?!{known})(\w+) -", path.read_text()) == []
 
@@ -120,9 +137,11 @@ def test_version_is_the_same_everywhere() -> None:
     assert f'version = "{__version__}"' in (ROOT / "pyproject.toml").read_text()
 
 
-def test_flags_are_described_once() -> None:
-    names = [name for flag in RUN.flags for name in _spellings(flag)]
+@pytest.mark.parametrize("command", [RUN, SERVER], ids=lambda command: command.name)
+def test_flags_are_described_once(command: Command) -> None:
+    names = [name for flag in command.flags for name in _spellings(flag)]
     assert len(set(names)) == len(names)
+    assert not set(names) & set(command.unsupported)
 
 
 def _spellings(flag: Flag) -> list[str]:

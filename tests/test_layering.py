@@ -26,9 +26,13 @@ PYTHON_LAYERS = [
     ["chat_results", "demo", "loaded"],
     ["llama"],
     ["bench", "cli"],
+    ["server"],
 ]
 MAY_USE_THE_CORE = {"_native", "engine", "quantize", "demo", "bench", "cli"}
-THIRD_PARTY = {"text": {"jinja2", "tokenizers"}}  # at the top of a module; optional ones are imported where needed
+THIRD_PARTY = {
+    "text": {"jinja2", "tokenizers"},
+    "server": {"starlette", "uvicorn"},
+}  # at the top of a module; optional ones are imported where needed
 
 CPP_FILES = sorted(file for file in (ROOT / "csrc").rglob("*") if file.suffix in (".h", ".cpp"))
 PYTHON_FILES = sorted(file for file in (ROOT / "pydspark").rglob("*.py"))
@@ -139,6 +143,7 @@ def test_python_imports_go_down(file: Path) -> None:
         ("hub", "import huggingface_hub"),
         ("llama", "def f() -> None:\n    from pydspark.cli.main import main"),
         ("llama", "from pydspark import _native"),
+        ("cli", "from pydspark.server.main import main"),
     ],
 )
 def test_wrong_import_is_found(package: str, source: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydspark.cli.flags import COMMANDS, UNSUPPORTED, Command, Flag
+from pydspark.cli.flags import COMMANDS, Command, Flag
 from pydspark.errors import ArgumentError
 from pydspark.params import nearest, options
 
@@ -63,7 +63,12 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> Arguments:
         close = nearest(argv[0], COMMANDS)
         hint = f"did you mean {close!r}?" if close else f"the commands are {' and '.join(COMMANDS)}"
         raise ArgumentError(f"there is no command {argv[0]!r}; {hint}")
-    values, positionals = _Parser(command).parse(argv[1:])
+    return parse_command(command, argv[1:], env)
+
+
+def parse_command(command: Command, argv: Sequence[str], env: Mapping[str, str]) -> Arguments:
+    """The arguments of one command, without its name; see ``parse``."""
+    values, positionals = _Parser(command).parse(argv)
     return Arguments(command, {**from_env(command, env), **values}, frozenset(values), tuple(positionals))
 
 
@@ -73,6 +78,7 @@ class _Parser:
     def __init__(self, command: Command) -> None:
         self._on = {name: flag for flag in command.flags for name in flag.names}
         self._off = {name: flag for flag in command.flags for name in flag.negatives}
+        self._unsupported = command.unsupported
         self._values: dict[str, Any] = {}
 
     def parse(self, argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -94,7 +100,7 @@ class _Parser:
         if name in self._off and not equals:
             self._values[self._off[name].dest] = False
             return
-        flag = self._on.get(name) or _unknown(name, [*self._on, *self._off])
+        flag = self._on.get(name) or _unknown(name, [*self._on, *self._off], self._unsupported)
         if flag.metavar:
             text = inline if equals else self._next(name, flag, waiting)
             self._store(flag, flag.convert(name, text))
@@ -119,9 +125,9 @@ class _Parser:
         return waiting.pop()
 
 
-def _unknown(name: str, known: Sequence[str]) -> Flag:
-    if name in UNSUPPORTED:
-        raise ArgumentError(f"{name} is not supported: {UNSUPPORTED[name]}")
+def _unknown(name: str, known: Sequence[str], unsupported: Mapping[str, str]) -> Flag:
+    if name in unsupported:
+        raise ArgumentError(f"{name} is not supported: {unsupported[name]}")
     begun = (spelling for spelling in known if name.startswith("--") and spelling.startswith(name))
     close = next(begun, None) or nearest(name, known)
     hint = f"did you mean {close}?" if close else "-h shows all flags; a prompt that begins with a dash goes after --"

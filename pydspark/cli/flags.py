@@ -46,15 +46,35 @@ class Flag:
     repeatable: bool = False
 
 
+# Flags that users of llama.cpp may type, with what to do instead.
+UNSUPPORTED = {
+    **dict.fromkeys(("--draft", "--draft-n", "--draft-max"), "use --spec-draft-n-max"),
+    **dict.fromkeys(("--draft-min", "--draft-n-min", "--spec-draft-n-min"), "a round drafts as few tokens as it likes"),
+    **dict.fromkeys(("--spec-sched", "--spec-draft-schedule"), "use --spec-draft-conf-min"),
+    **dict.fromkeys(("-ngld", "--gpu-layers-draft", "-devd", "--device-draft"), "the drafter is where the model is"),
+    **dict.fromkeys(("-td", "--threads-draft", "-tbd", "--threads-batch-draft"), "the drafter runs with -t and -tb"),
+    **dict.fromkeys(("-no-cnv", "--no-conversation"), "one answer is the default; --raw leaves the chat template out"),
+    **dict.fromkeys(("--grammar", "--grammar-file", "-j", "--json-schema"), "structured output is not available"),
+    **dict.fromkeys(("--lora", "--lora-scaled"), "adapters are not available; merge them into the model file"),
+    **dict.fromkeys(("--mmproj", "--image"), "pydspark reads text only"),
+    **dict.fromkeys(("-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu"), "pydspark uses one device"),
+    **dict.fromkeys(("--typical", "--mirostat", "--samplers"), "use --top-k, --top-p or --min-p"),
+}
+
+
 @dataclass(frozen=True)
 class Command:
-    """A command with its flags by group, in the order of the help."""
+    """A command with its flags by group, in the order of the help.
+
+    ``unsupported`` are flags that users of llama.cpp may type, with what to do instead.
+    """
 
     name: str
     summary: str
     usage: str
     groups: Mapping[str, Sequence[Flag]]
     examples: Sequence[str]
+    unsupported: Mapping[str, str] = field(default_factory=lambda: UNSUPPORTED)
 
     @property
     def flags(self) -> list[Flag]:
@@ -75,7 +95,8 @@ def _table_flag(name: str, option: Option, default: Any) -> Flag:
         words = _SWITCH_WORDS.get(name, ())
         shown = "auto" if default is None else "on" if default else "off"
         return replace(flag, default=shown, negatives=negatives, words=words)
-    metavar = {int: "N", float: "X", str: f"{{{','.join(option.choices)}}}"}.get(option.kind, "TYPE")
+    text = f"{{{','.join(option.choices)}}}" if option.choices else "TEXT"
+    metavar = {int: "N", float: "X", str: text}.get(option.kind, "TYPE")
     shown = "none" if default is None else str(default)
     return replace(flag, metavar=metavar, default=shown, convert=_converter(name, option, default))
 
@@ -97,7 +118,7 @@ def _converter(name: str, option: Option, default: Any) -> Callable[[str, str], 
     return convert
 
 
-def _json_object(spelling: str, text: str) -> dict[str, Any]:
+def json_object(spelling: str, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -117,7 +138,7 @@ def parse_number(spelling: str, text: str, kind: type) -> int | float:
     return number
 
 
-def _choice(*choices: str) -> Callable[[str, str], str]:
+def choice(*choices: str) -> Callable[[str, str], str]:
     def convert(spelling: str, text: str) -> str:
         if text not in choices:
             raise ArgumentError(f"{spelling} must be one of {', '.join(choices)}, not {text!r}")
@@ -126,7 +147,7 @@ def _choice(*choices: str) -> Callable[[str, str], str]:
     return convert
 
 
-_MODEL = [
+MODEL = [
     Flag(
         "model", ("-m", "--model"), "a GGUF file, or user/repo[:quant] in the Hugging Face cache",
         metavar="MODEL", env="LLAMA_ARG_MODEL",
@@ -139,7 +160,7 @@ _MODEL = [
     Flag("offline", ("--offline",), "never use the network to find the model", env="LLAMA_ARG_OFFLINE"),
 ]  # fmt: skip
 
-_PROMPT = [
+PROMPT = [
     Flag("prompt", ("-p", "--prompt"), "the prompt; - reads it from standard input", metavar="TEXT"),
     Flag(
         "file", ("-f", "--file"), "read the prompt from a UTF-8 file; a newline at its end is dropped",
@@ -151,7 +172,7 @@ _PROMPT = [
     Flag(
         "chat_template_kwargs", ("--chat-template-kwargs",),
         'variables of the chat template as JSON, such as {"enable_thinking": false}',
-        metavar="JSON", env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS", convert=_json_object,
+        metavar="JSON", env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS", convert=json_object,
     ),
     *table_flags(ChatParams),
     Flag(
@@ -161,27 +182,27 @@ _PROMPT = [
     ),
 ]  # fmt: skip
 
-_OUTPUT = [
+OUTPUT = [
     Flag("json", ("--json",), "print one JSON object instead of text"),
     Flag("quiet", ("-q", "--quiet"), "no progress, no summary; errors only"),
     Flag("verbose", ("-v", "--verbose"), "show log lines"),
     Flag("debug", ("--debug",), "show all log lines, and Python's traceback of an error", env="DSPARK_DEBUG"),
     Flag(
         "log_colors", ("--log-colors",), "colours of messages: on, off or auto",
-        metavar="WHEN", default="auto", env="LLAMA_ARG_LOG_COLORS", convert=_choice("on", "off", "auto"),
+        metavar="WHEN", default="auto", env="LLAMA_ARG_LOG_COLORS", convert=choice("on", "off", "auto"),
     ),
     Flag("help", ("-h", "--help"), "show this text"),
     Flag("version", ("--version",), "show versions"),
 ]  # fmt: skip
 
-_MODEL_FLAGS, _SAMPLING_FLAGS = table_flags(ModelParams), table_flags(SamplingParams)
+_TABLE_OF_MODEL, _TABLE_OF_SAMPLING = table_flags(ModelParams), table_flags(SamplingParams)
 
 
 def _is_drafting(flag: Flag) -> bool:
     return "draft" in flag.dest or flag.dest in ("spec_type", "verify")
 
 
-_DRAFTER = [
+DRAFTER = [
     Flag(
         "draft", ("-md", "--model-draft", "--spec-draft-model"),
         "a drafter made for the model: a GGUF file, or user/repo[:quant]",
@@ -192,23 +213,23 @@ _DRAFTER = [
         "user/repo[:quant], of which the file dspark-*.gguf is taken", metavar="REPO",
         env="LLAMA_ARG_SPEC_DRAFT_HF_REPO",
     ),
-    *filter(_is_drafting, _MODEL_FLAGS),
+    *filter(_is_drafting, _TABLE_OF_MODEL),
 ]  # fmt: skip
-_DRAFTING = [*_DRAFTER, *filter(_is_drafting, _SAMPLING_FLAGS)]
-_SAMPLING = [flag for flag in _SAMPLING_FLAGS if not _is_drafting(flag)]
-_RUNNING = [flag for flag in _MODEL_FLAGS if not _is_drafting(flag)]
+DRAFTING = [*DRAFTER, *filter(_is_drafting, _TABLE_OF_SAMPLING)]
+SAMPLING = [flag for flag in _TABLE_OF_SAMPLING if not _is_drafting(flag)]
+RUNNING = [flag for flag in _TABLE_OF_MODEL if not _is_drafting(flag)]
 
 RUN = Command(
     name="run",
     summary="generate text from a prompt, or chat",
     usage="pydspark run (-m MODEL | --demo) [flags] [PROMPT]",
     groups={
-        "Model": _MODEL,
-        "Prompt (else the text that is piped in)": _PROMPT,
-        "Sampling (what the model file recommends comes before these defaults)": _SAMPLING,
-        "Drafting (the same text, faster: a small model proposes, the model checks)": _DRAFTING,
-        "Context, memory and speed": _RUNNING,
-        "Output": _OUTPUT,
+        "Model": MODEL,
+        "Prompt (else the text that is piped in)": PROMPT,
+        "Sampling (what the model file recommends comes before these defaults)": SAMPLING,
+        "Drafting (the same text, faster: a small model proposes, the model checks)": DRAFTING,
+        "Context, memory and speed": RUNNING,
+        "Output": OUTPUT,
     },
     examples=(
         'pydspark run --demo "Why is the sky blue?"',
@@ -225,10 +246,10 @@ INFO = Command(
     summary="show what is installed, what is in a model file, or whether a drafter fits it",
     usage="pydspark info [-m MODEL [-md MODEL] | --demo] [flags]",
     groups={
-        "Model": _MODEL,
-        "Drafter": [Flag("pair", ("--pair",), "show the drafter, and whether it fits, without the model"), *_DRAFTER],
-        "Context, memory and speed": _RUNNING,
-        "Output": _OUTPUT,
+        "Model": MODEL,
+        "Drafter": [Flag("pair", ("--pair",), "show the drafter, and whether it fits, without the model"), *DRAFTER],
+        "Context, memory and speed": RUNNING,
+        "Output": OUTPUT,
     },
     examples=(
         "pydspark info",
@@ -245,7 +266,7 @@ QUANTIZE = Command(
     usage="pydspark quantize [flags] IN OUT TYPE",
     groups={
         "File": [Flag("force", ("--force",), "replace OUT if it is there")],
-        "Output": [flag for flag in _OUTPUT if flag.dest != "json"],
+        "Output": [flag for flag in OUTPUT if flag.dest != "json"],
     },
     examples=(
         "pydspark quantize model-F16.gguf model-Q8_0.gguf q8_0",
@@ -269,18 +290,3 @@ def with_flags(message: str) -> str:
 
 
 COMMANDS = {command.name: command for command in (RUN, INFO, QUANTIZE)}
-
-# Flags that users of llama.cpp may type, with what to do instead.
-UNSUPPORTED = {
-    **dict.fromkeys(("--draft", "--draft-n", "--draft-max"), "use --spec-draft-n-max"),
-    **dict.fromkeys(("--draft-min", "--draft-n-min", "--spec-draft-n-min"), "a round drafts as few tokens as it likes"),
-    **dict.fromkeys(("--spec-sched", "--spec-draft-schedule"), "use --spec-draft-conf-min"),
-    **dict.fromkeys(("-ngld", "--gpu-layers-draft", "-devd", "--device-draft"), "the drafter is where the model is"),
-    **dict.fromkeys(("-td", "--threads-draft", "-tbd", "--threads-batch-draft"), "the drafter runs with -t and -tb"),
-    **dict.fromkeys(("-no-cnv", "--no-conversation"), "one answer is the default; --raw leaves the chat template out"),
-    **dict.fromkeys(("--grammar", "--grammar-file", "-j", "--json-schema"), "structured output is not available"),
-    **dict.fromkeys(("--lora", "--lora-scaled"), "adapters are not available; merge them into the model file"),
-    **dict.fromkeys(("--mmproj", "--image"), "pydspark reads text only"),
-    **dict.fromkeys(("-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu"), "pydspark uses one device"),
-    **dict.fromkeys(("--typical", "--mirostat", "--samplers"), "use --top-k, --top-p or --min-p"),
-}

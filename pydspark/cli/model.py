@@ -16,6 +16,7 @@ from pydspark.drafting import DRAFTING
 from pydspark.errors import ArgumentError
 from pydspark.llama import Llama
 from pydspark.params import ModelParams
+from pydspark.records import Progress
 
 log = logging.getLogger("pydspark.cli")
 
@@ -81,18 +82,47 @@ def open_model(arguments: Arguments, terminal: Terminal) -> Llama:
         ModelFileError, UnsupportedError, OutOfMemoryError: it cannot be loaded.
         PairingError: the drafter was not made for the model.
     """
+    return open_pair(needed_pair(arguments), arguments, terminal)
+
+
+def needed_pair(arguments: Arguments) -> Pair:
+    """The files that are named; see ``find_pair``.
+
+    Raises:
+        ArgumentError: no model is named.
+    """
     pair = find_pair(arguments)
     if pair is None:
         raise ArgumentError("name a model: -m FILE, -m user/repo, or --demo for a small one to try")
+    return pair
+
+
+def open_pair(
+    pair: Pair,
+    arguments: Arguments,
+    terminal: Terminal,
+    progress: Progress = lambda fraction: True,
+    overrides: Mapping[str, str] | None = None,
+) -> Llama:
+    """Loads a model and its drafter, with a progress bar; see ``open_model``.
+
+    Args:
+        pair: the files.
+        arguments: how to run them.
+        terminal: shows the progress.
+        progress: told the fraction done, too; a false result stops.
+        overrides: metadata to replace.
+    """
     target = _faster_demo(terminal) if pair.is_demo and pair.draft is not None else pair.target
 
     def show(fraction: float) -> bool:
         terminal.progress(f"loading {target.name}", fraction)
-        return True
+        return progress(fraction)
 
     drafting = {name: arguments.get(name) for name in DRAFTING if name in arguments.values}
+    settings = {**arguments.of(ModelParams), **drafting}
     try:
-        llama = Llama(target, draft=pair.draft, **arguments.of(ModelParams), **drafting, progress=show)
+        llama = Llama(target, draft=pair.draft, kv_overrides=overrides, progress=show, **settings)
     finally:
         terminal.clear_live()
     log.info("%s: %s, context of %d tokens", target, llama.engine.info.architecture, llama.n_ctx())

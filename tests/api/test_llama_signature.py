@@ -9,6 +9,7 @@ import pytest
 
 from pydspark import Llama
 from pydspark.errors import ArgumentError, UnsupportedError
+from pydspark.params import ModelParams, options
 
 REQUIRED = inspect.Parameter.empty
 SEED = 0xFFFFFFFF
@@ -68,9 +69,12 @@ METHODS: list[tuple[str, dict[str, Any], dict[str, Any], set[str]]] = [
             "model",
             "draft",
             "repack",
+            "fused_experts",
             "progress",
             "spec_type",
             "verify",
+            "rollback",
+            "cache_ram",
             "type_k_draft",
             "type_v_draft",
             "sampling",
@@ -138,3 +142,7 @@ def test_methods_for_embeddings_are_refused(llama: Llama) -> None:
     for method in (llama.embed, llama.create_embedding):
         with pytest.raises(UnsupportedError, match="embeddings"):
             method("text")
+
+
+def test_the_constructor_takes_every_model_parameter() -> None:
+    assert set(options(ModelParams)) <= set(inspect.signature(Llama.__init__).parameters)
