@@ -138,6 +138,7 @@ typedef struct pds_session_params {
     int32_t verify_exact;  // 1 = rows of a verified batch are computed just as single tokens are
     int32_t type_k_draft;  // of the drafter's cache
     int32_t type_v_draft;
+    int32_t lookup_match;       // tokens that must agree before text is copied as drafts, up to 64; 0 = no lookup
     int32_t rollback;           // PDS_ROLLBACK_*: how recurrent layers take rejected drafts back
     int64_t prompt_cache_bytes; // most bytes of checkpoints of prompts, for models that need them; 0 = none
 } pds_session_params;
@@ -255,6 +256,7 @@ typedef struct pds_request {
     int64_t         n_bias;
 
     int32_t n_draft_max;    // most tokens to draft per round; 0 = plain decoding, -1 = as many as the drafter can
+    int32_t n_lookup_max;   // most tokens of a round when some are copied from earlier text, up to 16; 0 = no lookup
     float   draft_conf_min; // a round drafts up to the first token that the drafter trusts less
     int32_t draft_sampling; // PDS_DRAFT_*
     int32_t block_verify;   // 1 = accept whole blocks at once, 0 = token by token; both are exact
@@ -274,7 +276,8 @@ enum {
 typedef struct pds_step {
     int32_t n_tokens; // emitted, 0..32
     int32_t finish;
-    int32_t stop_id; // the id that ended generation, or -1
+    int32_t stop_id;      // the id that ended generation, or -1
+    int32_t n_by_drafter; // verified drafts that the drafter proposed; those behind them were copied from earlier text
     int32_t tokens[32];
     float   logprob[32];
     int32_t top_ids[32 * 20]; // [20] per token
@@ -289,13 +292,16 @@ typedef struct pds_stats {
     double  predicted_ms;
     double  host_ms; // of predicted_ms, outside of graphs
     int64_t n_rounds;
-    int64_t draft_rounds;     // rounds that ran the drafter
+    int64_t draft_rounds;     // rounds that ran the drafter or copied tokens
     int64_t draft_n;          // drafted tokens that were verified
     int64_t draft_n_accepted; // of these, emitted
     double  draft_ms;
     double  verify_ms;
     int64_t drafted_at[32]; // by position in the block
     int64_t accepted_at[32];
+    int64_t lookup_rounds;         // of draft_rounds, those with tokens copied from earlier text
+    int64_t lookup_drafted_at[32]; // of drafted_at and accepted_at, the copied tokens
+    int64_t lookup_accepted_at[32];
 } pds_stats;
 
 // Evaluates the prompt. After an error or a cancel the session holds what was evaluated and can start again.

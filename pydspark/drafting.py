@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydspark.errors import ArgumentError, UnsupportedError
-from pydspark.params import SamplingParams
+from pydspark.params import SamplingParams, drafter_type
 from pydspark.records import DraftInfo, Stats
 
 log = logging.getLogger("pydspark")
 
-DRAFTING = ("n_draft_max", "draft_conf_min", "draft_sampling", "draft_accept")
+DRAFTING = ("n_draft_max", "lookup_max", "draft_conf_min", "draft_sampling", "draft_accept")
 """The fields of ``SamplingParams`` about drafting."""
 _SPECULATIVE_KEYS = {"n_max": "n_draft_max", "conf_min": "draft_conf_min"}
 # A drafter of another model is hardly ever right about the first token of a block. The later ones say little: a weak
@@ -75,7 +75,7 @@ class Drafting:
     Args:
         info: what its file holds.
         path: the file, for messages.
-        spec_type: the kind that it should be, or ``"auto"``.
+        spec_type: where drafts should come from; the part about the drafter is its kind, or ``"auto"``.
 
     Attributes:
         info: what its file holds.
@@ -86,7 +86,7 @@ class Drafting:
     """
 
     def __init__(self, info: DraftInfo, path: str, spec_type: str) -> None:
-        if spec_type not in ("auto", info.kind):
+        if drafter_type(spec_type) not in ("auto", info.kind):
             raise ArgumentError(f"spec_type is {spec_type!r}, but {path} is a drafter of the kind {info.kind!r}")
         self.info = info
         self.path = path
@@ -113,8 +113,8 @@ class Drafting:
 
     def note(self, stats: Stats) -> None:
         """Takes in the counts of a generation. Warns once when hardly any draft has been accepted so far."""
-        self._n_first += sum(stats.drafted_at[:1])
-        self._n_first_accepted += sum(stats.accepted_at[:1])
+        self._n_first += sum(stats.drafted_at[:1]) - sum(stats.lookup_drafted_at[:1])
+        self._n_first_accepted += sum(stats.accepted_at[:1]) - sum(stats.lookup_accepted_at[:1])
         is_low = self._n_first >= _ENOUGH and self._n_first_accepted < _FLOOR * self._n_first
         if is_low and not self._has_warned:
             self._has_warned = True

@@ -17,11 +17,13 @@ from pydspark.drafting import Drafting
 from pydspark.errors import Cancelled, ClosedError, UnsupportedError
 from pydspark.generate import Done, Event, Token, generate
 from pydspark.params import (
+    LOOKUP_TYPE,
     RANDOM_SEED,
     ChatParams,
     ModelParams,
     SamplingParams,
     check_token_ids,
+    uses_lookup,
 )
 from pydspark.prompts import ChatPrompt, Prompts
 from pydspark.records import MemoryReport, Progress, Request, Stats
@@ -78,6 +80,7 @@ class Engine:
         memory: what model, drafter and session take; None with ``vocab_only``.
         prompts: the text side.
         drafting: the drafter at work, or None.
+        spec_type: where drafts come from, such as ``"draft-dspark,ngram"``; ``"none"`` for plain decoding.
         last_done: the last event of the last generation that ended.
 
     Raises:
@@ -109,6 +112,7 @@ class Engine:
             self.prompts = Prompts(self.metadata)
             self.n_ctx = params.n_ctx or self.info.n_ctx_train
             self.drafting = None if draft is None else self._open_draft(draft, params.spec_type)
+            self.spec_type = self._spec_type(params)
             if self.drafting is not None and defaults is not None:
                 self.drafting.check(defaults)
             self.memory = None if vocab_only else self._load(params, progress)
@@ -124,6 +128,15 @@ class Engine:
         drafting = Drafting(gguf.describe_draft(), os.fspath(path), spec_type)
         self._parts.gguf.check_pair(gguf)
         return drafting
+
+    def _spec_type(self, params: ModelParams) -> str:
+        kinds = [] if self.drafting is None else [self.drafting.info.kind]
+        return ",".join([*kinds, *([LOOKUP_TYPE] if uses_lookup(params.spec_type) else [])]) or "none"
+
+    @property
+    def speculates(self) -> bool:
+        """Whether anything can be drafted, by a drafter or by lookup."""
+        return self.spec_type != "none"
 
     def _load(self, params: ModelParams, progress: Progress | None) -> MemoryReport:
         """Loads the weights and makes the session."""

@@ -148,9 +148,18 @@ def _done(
 def _stats_until(n_kept: int, step: Step, stats: Stats) -> Stats:
     """The counts as if the last round had ended after its first ``n_kept`` tokens."""
     n_accepted = _n_accepted(step)
-    accepted_at = tuple(count - (n_kept <= i < n_accepted) for i, count in enumerate(stats.accepted_at))
-    predicted_n = stats.predicted_n - (len(step.tokens) - n_kept)
-    return replace(stats, predicted_n=predicted_n, draft_n_accepted=sum(accepted_at), accepted_at=accepted_at)
+    accepted_at = _without(stats.accepted_at, range(n_kept, n_accepted))
+    return replace(
+        stats,
+        predicted_n=stats.predicted_n - (len(step.tokens) - n_kept),
+        draft_n_accepted=sum(accepted_at),
+        accepted_at=accepted_at,
+        lookup_accepted_at=_without(stats.lookup_accepted_at, range(max(n_kept, step.n_by_drafter), n_accepted)),
+    )
+
+
+def _without(counts: Sequence[int], places: range) -> tuple[int, ...]:
+    return tuple(count - (i in places) for i, count in enumerate(counts))
 
 
 def _n_accepted(step: Step) -> int:

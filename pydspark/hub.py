@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from pydspark.errors import ArgumentError, ModelFileError
+from pydspark.params import drafter_type
 
 _REPO = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?::(?P<quant>[\w.-]+))?")
 _SPLIT_PART = re.compile(r"-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$")
@@ -49,14 +50,15 @@ def resolve_draft(
             is taken, or its model file if it has none. None = no drafter, unless ``spec_type`` asks for one: then it is
             the one that lies beside ``model`` in its repo.
         model: the target, as for ``resolve``.
-        spec_type: one of ``params.SPEC_TYPES``.
+        spec_type: see ``params.ModelParams``.
         env: environment variables; None = this process's.
 
     Raises:
         ArgumentError: ``spec_type`` asks for a drafter, and none is named.
         ModelFileError: nothing fits, as for ``resolve``.
     """
-    if spec_type == "none" or (draft is None and spec_type == "auto"):
+    kind = drafter_type(spec_type)
+    if kind == "none" or (draft is None and kind == "auto"):
         return None
     found = _local_or_repo(model if draft is None else draft)
     if not isinstance(found, Path):

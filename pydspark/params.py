@@ -17,12 +17,15 @@ RANDOM_SEED = 0xFFFFFFFF  # in place of a seed: another one each time
 
 VERIFY_MODES = ("exact", "fast")
 ROLLBACK_FORMS = ("replay", "snapshots")
-SPEC_TYPES = ("auto", "none", "draft-dspark", "draft-dflash")
+DRAFTER_TYPES = ("auto", "none", "draft-dspark", "draft-dflash")
+LOOKUP_TYPE = "ngram"
+SPEC_TYPES = (*DRAFTER_TYPES, LOOKUP_TYPE)
 # numbers of PDS_DRAFT_* by name
 DRAFT_SAMPLING = {"probabilistic": 0, "greedy": 1, "coupled": 2}
 DRAFT_ACCEPT = ("block", "token")
 REASONING_FORMATS = ("auto", "deepseek", "none")
 DEFAULT_DRAFT_MAX = 3  # tokens per round without a confidence threshold
+MAX_LOOKUP = 16  # tokens per round that the core can copy
 
 # ggml type numbers that an attention cache can have
 CACHE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "bf16": 30}
@@ -41,6 +44,7 @@ class Option:
         flags: spellings on the command line.
         env: name in the environment.
         choices: the only values of a ``str``.
+        several: it takes more than one of the choices, with commas between them.
     """
 
     kind: type
@@ -52,6 +56,7 @@ class Option:
     flags: tuple[str, ...] = ()
     env: str | None = None
     choices: Iterable[str] = ()
+    several: bool = False
 
 
 def _option(default: Any, kind: type, help: str, **more: Any) -> Any:
@@ -72,8 +77,9 @@ def checked(name: str, value: Any, option: Option) -> Any:
     if value is None and option.optional or option.kind is object:
         return value
     value = _converted(name, value, option.kind)
-    if option.choices and value not in option.choices:
-        raise ArgumentError(f"{name} must be one of {', '.join(option.choices)}, not {value!r}")
+    if option.choices and not set(value.split(",") if option.several else [value]) <= set(option.choices):
+        which = "one or more (a,b)" if option.several else "one"
+        raise ArgumentError(f"{name} must be {which} of {', '.join(option.choices)}, not {value!r}")
     if option.kind in (bool, str):
         return value
     low = -math.inf if option.low is None else option.low
@@ -169,8 +175,13 @@ class ModelParams:
         flags=("--fused-experts",), env="DSPARK_ARG_FUSED_EXPERTS",
     )
     spec_type: str = _option(
-        "auto", str, "kind of drafter, which must be that of its file; auto = whatever it is, none = do not draft",
-        choices=SPEC_TYPES, flags=("--spec-type",), env="LLAMA_ARG_SPEC_TYPE",
+        "auto", str, "where drafts come from: a drafter, whose file must be of that kind (auto = whatever it is, none = do "
+        "not use it); ngram = copied from earlier text, alone or, as in draft-dspark,ngram, before and behind the drafter's",
+        choices=SPEC_TYPES, several=True, flags=("--spec-type",), env="LLAMA_ARG_SPEC_TYPE",
+    )
+    lookup_match: int = _option(
+        4, int, "with ngram: tokens that must agree with earlier text before what followed it is copied",
+        low=1, high=64, flags=("--spec-lookup-match",), env="DSPARK_ARG_SPEC_LOOKUP_MATCH",
     )
     verify: str = _option(
         "exact", str, "exact: drafted tokens are checked just as single tokens are computed; fast: by batch kernels",
@@ -197,8 +208,26 @@ class ModelParams:
 
     def __post_init__(self) -> None:
         _check_fields(self)
+        drafter_type(self.spec_type)
         for name in ("type_k", "type_v", "type_k_draft", "type_v_draft"):
             object.__setattr__(self, name, cache_type(name, getattr(self, name)))
+
+
+def drafter_type(spec_type: str) -> str:
+    """The part of a ``spec_type`` that is about a drafter: one of ``DRAFTER_TYPES``.
+
+    Raises:
+        ArgumentError: it names more than one.
+    """
+    kinds = [kind for kind in spec_type.split(",") if kind != LOOKUP_TYPE]
+    if len(kinds) > 1:
+        raise ArgumentError(f"spec_type is {spec_type!r}: name one drafter at most, and {LOOKUP_TYPE} beside it")
+    return kinds[0] if kinds else "none"
+
+
+def uses_lookup(spec_type: str) -> bool:
+    """Whether drafts are copied from earlier text."""
+    return LOOKUP_TYPE in spec_type.split(",")
 
 
 def cache_type(name: str, value: int | str | None) -> int:
@@ -276,8 +305,13 @@ class SamplingParams:
     )
     n_draft_max: int | None = _option(
         None, int,
-        "most tokens to draft per round; 0 = none; not given = the whole block with a confidence threshold, else 3",
+        "most tokens of the drafter per round; 0 = plain decoding; not given = the whole block with a confidence "
+        "threshold, else 3",
         low=0, high=INT32_MAX, optional=True, flags=("--spec-draft-n-max",), env="LLAMA_ARG_SPEC_DRAFT_N_MAX",
+    )
+    lookup_max: int = _option(
+        MAX_LOOKUP, int, "with ngram: most tokens of a round of which some are copied; 0 = copy none",
+        low=0, high=MAX_LOOKUP, flags=("--spec-lookup-n-max",), env="DSPARK_ARG_SPEC_LOOKUP_N_MAX",
     )
     draft_conf_min: float = _option(
         0.0, float, "draft up to the first token that the drafter trusts less than this; 0 = off",

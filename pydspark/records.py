@@ -152,20 +152,27 @@ class Finish(IntEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """Tokens of one round. ``logprobs`` and ``tops`` are empty unless they were asked for."""
+    """Tokens of one round.
+
+    ``logprobs`` and ``tops`` are empty unless they were asked for. ``n_by_drafter`` drafts were the drafter's; accepted
+    ones behind them were copied from earlier text.
+    """
 
     tokens: tuple[int, ...]
     finish: Finish
     stop_id: int | None
     logprobs: tuple[float, ...]
     tops: tuple[tuple[tuple[int, float], ...], ...]
+    n_by_drafter: int = 0
 
 
 @dataclass(frozen=True)
 class Stats:
     """Counts and milliseconds of the running or last generation.
 
-    ``draft_n`` counts drafted tokens that were verified, ``drafted_at`` and ``accepted_at`` by position in the block.
+    ``draft_n`` counts drafted tokens that were verified, ``drafted_at`` and ``accepted_at`` by position in the block;
+    ``lookup_rounds``, ``lookup_drafted_at`` and ``lookup_accepted_at`` are the shares of lookup in ``draft_rounds`` and
+    these.
     """
 
     prompt_n: int
@@ -182,6 +189,9 @@ class Stats:
     verify_ms: float = 0.0
     drafted_at: tuple[int, ...] = ()
     accepted_at: tuple[int, ...] = ()
+    lookup_rounds: int = 0
+    lookup_drafted_at: tuple[int, ...] = ()
+    lookup_accepted_at: tuple[int, ...] = ()
 
     @property
     def accept_rate(self) -> float:

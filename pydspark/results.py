@@ -151,13 +151,14 @@ def usage(counts: Usage) -> dict[str, Any]:
 def timings(stats: Stats, seed: int | None = None) -> dict[str, Any]:
     """The ``timings`` object: llama-server's fields, and the seed if it is told. Every number is finite.
 
-    Fields about drafting are there only if the drafter ran.
+    Fields about drafting are there only if something was drafted, those about lookup only if tokens were copied.
     """
     return {
         "cache_n": stats.cache_n,
         **_speed("prompt", stats.prompt_n, stats.prompt_ms),
         **_speed("predicted", stats.predicted_n, stats.predicted_ms),
         **(_drafting(stats) if stats.draft_rounds else {}),
+        **(_lookup(stats) if stats.lookup_rounds else {}),
         **({} if seed is None else {"seed": seed}),
     }
 
@@ -174,6 +175,16 @@ def _drafting(stats: Stats) -> dict[str, Any]:
         "draft_ms": stats.draft_ms,
         "verify_ms": stats.verify_ms,
         "host_ms": stats.host_ms,
+    }
+
+
+def _lookup(stats: Stats) -> dict[str, Any]:
+    return {
+        "lookup_rounds": stats.lookup_rounds,
+        "lookup_n": sum(stats.lookup_drafted_at),
+        "lookup_n_accepted": sum(stats.lookup_accepted_at),
+        "lookup_drafted_at": list(stats.lookup_drafted_at),
+        "lookup_n_accepted_at": list(stats.lookup_accepted_at),
     }
 
 
@@ -202,6 +213,7 @@ def stats(done: Done) -> dict[str, Any]:
         "accept_len": counts.accept_len,
         "accepted_at": list(counts.accepted_at),
         "drafted_at": list(counts.drafted_at),
+        **_lookup(counts),
         "decode_ms": counts.predicted_ms,
         "draft_ms": counts.draft_ms,
         "verify_ms": counts.verify_ms,

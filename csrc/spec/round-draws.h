@@ -28,10 +28,18 @@ enum class draft_rule {
     coupled, // with the noise that the target will use at the same position
 };
 
+// Who proposed a token.
+enum class proposal_source {
+    drafter,
+    lookup, // copied from earlier text
+};
+
 struct drafted_token {
     int32_t                id         = 0;
     float                  confidence = 1; // probability of being accepted if all before it are; 1 without a head
     std::vector<candidate> q;              // what it was drawn from, ids of the target; empty: this token for certain
+    proposal_source        source  = proposal_source::drafter;
+    int32_t                n_match = 0; // of a copied token: tokens in front of it that agree with the earlier text
 };
 
 // The id of the token for a slot. candidates: at least one, the likeliest first when the rule is best.

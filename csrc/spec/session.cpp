@@ -72,6 +72,9 @@ session::session(std::shared_ptr<const target_model> model, std::shared_ptr<cons
         block_.emplace(*draft_model_, sequence_);
         block_->report(memory_);
     }
+    if (params.lookup_match > 0) {
+        lookup_.emplace(params.lookup_match);
+    }
     sequence_.allocate(memory_);
 }
 
@@ -108,6 +111,9 @@ session::draft_settings session::read_draft_settings(const pds_request & request
     if (request.draft_sampling == PDS_DRAFT_COUPLED) {
         settings.accept = accept_rule::coupled;
     }
+    PDS_REQUIRE(request.n_lookup_max >= 0 && request.n_lookup_max <= most_copied_tokens, PDS_ERR_ARGUMENT,
+                "n_lookup_max is %d; it must be in 0..%d", request.n_lookup_max, most_copied_tokens);
+    settings.n_lookup = lookup_ && request.n_draft_max != 0 ? request.n_lookup_max : 0;
     if (!block_ || request.n_draft_max == 0) {
         return settings;
     }
@@ -148,6 +154,9 @@ void session::start(const pds_request & request, progress & progress) {
     }
     for (const int32_t id : prompt) {
         sampler_->accept(id);
+    }
+    if (draft_settings_.n_lookup > 0) {
+        lookup_->start(prompt);
     }
     finish_ = n_predict_ == 0 ? PDS_FINISH_LENGTH : PDS_FINISH_NONE;
 }
@@ -203,16 +212,36 @@ pds_step session::step(progress & progress) {
     return out;
 }
 
-// The tokens to verify.
+// What the rest of the context and of the answer leave of a wanted number of drafts.
+int64_t session::most_drafts(int32_t wanted) const {
+    const int64_t room = sequence_.n_ctx() - sequence_.n_past() - 2;
+    const int64_t left = n_predict_ < 0 ? room : n_predict_ - stats_.predicted_n - 1;
+    return std::min({ static_cast<int64_t>(wanted), room, left });
+}
+
+// The tokens to verify: those that followed when the text went the same way earlier, or else the drafter's, and
+// behind them what followed these earlier.
 std::span<const drafted_token> session::draft(progress & progress) {
-    const int64_t room  = sequence_.n_ctx() - sequence_.n_past() - 2;
-    const int64_t left  = n_predict_ < 0 ? room : n_predict_ - stats_.predicted_n - 1;
-    const int64_t n_max = std::min({ static_cast<int64_t>(draft_settings_.n_max), room, left });
-    if (!pending_ || n_max <= 0) {
+    if (!pending_) {
+        return {};
+    }
+    const int64_t n_lookup = most_drafts(draft_settings_.n_lookup);
+    const auto    copied   = n_lookup > 0 ? lookup_->propose(n_lookup) : std::span<const drafted_token>();
+    if (!copied.empty()) {
+        stats_.draft_rounds++;
+        return copied;
+    }
+    const auto drafts = draft_block_of(*pending_, progress);
+    return drafts.empty() || n_lookup <= 0 ? drafts : lookup_->extend(drafts, n_lookup);
+}
+
+std::span<const drafted_token> session::draft_block_of(int32_t anchor, progress & progress) {
+    const int64_t n_max = most_drafts(draft_settings_.n_max);
+    if (n_max <= 0) {
         return {};
     }
     const stage_timer timer(stats_.draft_ms);
-    const auto        drafts = block_->propose(*pending_, draft_settings_.n_max, progress);
+    const auto        drafts = block_->propose(anchor, draft_settings_.n_max, progress);
     stats_.draft_rounds++;
     return trusted_drafts(drafts, n_max, draft_settings_.conf_min);
 }
@@ -240,22 +269,34 @@ verdict session::accept(std::span<const drafted_token> drafts) {
 
 // Emits up to the first end of generation, and leaves the caches as if only what was emitted had been decoded.
 void session::commit(std::span<const drafted_token> drafts, const verdict & verdict, pds_step & out) {
-    stats_.n_rounds++;
-    for (size_t i = 0; i < drafts.size(); i++) {
-        stats_.draft_n++;
-        stats_.drafted_at[i]++;
-    }
+    count(drafts, out);
     for (int32_t i = 0; i < verdict.n_accepted && finish_ == PDS_FINISH_NONE; i++) {
         emit(drafts[static_cast<size_t>(i)].id, i, out);
         if (finish_ != PDS_FINISH_STOP_ID) {
             stats_.draft_n_accepted++;
             stats_.accepted_at[i]++;
+            stats_.lookup_accepted_at[i] += i < out.n_by_drafter ? 0 : 1;
         }
+    }
+    if (lookup_) {
+        lookup_->learn(drafts, verdict.n_accepted);
     }
     if (finish_ == PDS_FINISH_NONE) {
         emit(verdict.next, verdict.n_accepted, out);
     }
     sequence_.cut(base_ + 1 + out.n_tokens - (pending_ ? 1 : 0));
+}
+
+void session::count(std::span<const drafted_token> drafts, pds_step & out) {
+    stats_.n_rounds++;
+    for (size_t i = 0; i < drafts.size(); i++) {
+        const bool is_copied = drafts[i].source == proposal_source::lookup;
+        out.n_by_drafter += is_copied ? 0 : 1;
+        stats_.draft_n++;
+        stats_.drafted_at[i]++;
+        stats_.lookup_drafted_at[i] += is_copied ? 1 : 0;
+    }
+    stats_.lookup_rounds += static_cast<size_t>(out.n_by_drafter) < drafts.size() ? 1 : 0;
 }
 
 void session::emit(int32_t id, int32_t row, pds_step & out) {
@@ -270,6 +311,9 @@ void session::emit(int32_t id, int32_t row, pds_step & out) {
     out.n_tokens++;
     stats_.predicted_n++;
     sampler_->accept(id);
+    if (draft_settings_.n_lookup > 0) {
+        lookup_->append(id);
+    }
     pending_ = id;
     if (stats_.predicted_n == n_predict_) {
         finish_ = PDS_FINISH_LENGTH;

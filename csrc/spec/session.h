@@ -3,6 +3,7 @@
 #pragma once
 
 #include "spec/draft-block.h"
+#include "spec/lookup-drafter.h"
 #include "spec/round-draws.h"
 #include "spec/target-sequence.h"
 
@@ -50,7 +51,8 @@ class session {
   private:
     // What the request says about drafting.
     struct draft_settings {
-        int32_t     n_max    = 0; // tokens per round
+        int32_t     n_max    = 0; // tokens of the drafter per round
+        int32_t     n_lookup = 0; // tokens per round when some are copied
         float       conf_min = 0;
         accept_rule accept   = accept_rule::by_block;
     };
@@ -61,10 +63,13 @@ class session {
     draft_settings                 read_draft_settings(const pds_request & request) const;
     void                           prefill(std::span<const int32_t> prompt, progress & progress);
     int64_t                        next_boundary(int64_t n_prompt) const;
+    int64_t                        most_drafts(int32_t wanted) const;
     std::span<const drafted_token> draft(progress & progress);
+    std::span<const drafted_token> draft_block_of(int32_t anchor, progress & progress);
     void                           verify(std::span<const drafted_token> drafts, progress & progress);
     verdict                        accept(std::span<const drafted_token> drafts);
     void                   commit(std::span<const drafted_token> drafts, const verdict & verdict, pds_step & out);
+    void                   count(std::span<const drafted_token> drafts, pds_step & out);
     void                   emit(int32_t id, int32_t row, pds_step & out);
     void                   report_logprobs(pds_step & out, int32_t index, int32_t row) const;
     void                   end_request();
@@ -74,6 +79,7 @@ class session {
     std::shared_ptr<const draft_model>  draft_model_;
     target_sequence                     sequence_;
     std::optional<draft_block>          block_;
+    std::optional<lookup_drafter>       lookup_;
     std::atomic<bool>                   cancelled_ = false;
     pds_memory_report                   memory_    = {};
 

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/timing.h"
 #include "model/memory-report.h"
+#include "spec/lookup.h"
 
 #include <algorithm>
 
@@ -48,6 +49,11 @@ void check_value_type(const char * name, int32_t type, bool flash_attn) {
                 "%s: %s needs flash_attn; turn it on, or use f16", name, ggml_type_name(static_cast<ggml_type>(type)));
 }
 
+int32_t most_drafts_of(const draft_model * draft, const pds_session_params & params) {
+    const int32_t by_drafter = draft == nullptr ? 0 : draft->hparams.n_slots();
+    return std::max(by_drafter, params.lookup_match > 0 ? most_copied_tokens : 0);
+}
+
 rollback_form rollback_form_of(const pds_session_params & params) {
     return params.rollback == PDS_ROLLBACK_SNAPSHOTS ? rollback_form::snapshots : rollback_form::replay;
 }
@@ -65,6 +71,7 @@ pds_session_params checked_session_params(const pds_session_params & given, cons
     PDS_REQUIRE(params.prompt_cache_bytes >= 0, PDS_ERR_ARGUMENT, "prompt_cache_bytes is %lld; it must not be negative",
                 static_cast<long long>(params.prompt_cache_bytes));
     params.n_ubatch = std::min(in_range("n_ubatch", params.n_ubatch, 1, 1 << 16), params.n_batch);
+    in_range("lookup_match", params.lookup_match, 0, longest_compared_end);
     in_range("n_threads", params.n_threads, 1, max_threads);
     in_range("n_threads_batch", params.n_threads_batch, 1, max_threads);
     check_cache_type("type_k", params.type_k);
@@ -108,10 +115,10 @@ void read_taps(const graph_context & g, const std::vector<tensor_tap> & taps) {
 target_sequence::target_sequence(const target_model & model, const draft_model * draft,
                                  const pds_session_params & given)
     : model_(model), draft_(draft), params_(checked_session_params(given, model.hparams)),
+      n_drafts_max_(most_drafts_of(draft, params_)),
       cache_(model.kv_shapes(), params_.n_ctx,
              { static_cast<ggml_type>(params_.type_k), static_cast<ggml_type>(params_.type_v), "type_k", "type_v" }),
-      recurrent_(model.recurrent_owners(), model.hparams.delta_net, draft == nullptr ? 1 : draft->hparams.n_slots() + 1,
-                 rollback_form_of(params_)),
+      recurrent_(model.recurrent_owners(), model.hparams.delta_net, n_drafts_max_ + 1, rollback_form_of(params_)),
       prompt_cache_(static_cast<size_t>(params_.prompt_cache_bytes)),
       running_(model.used_devices(), std::max(params_.n_threads, params_.n_threads_batch)) {
     if (draft_ != nullptr) {

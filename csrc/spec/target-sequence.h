@@ -72,7 +72,9 @@ class target_sequence {
     // Milliseconds spent inside graphs so far.
     double graph_ms() const { return graph_ms_total_; }
 
-    int32_t          batch_rows() const { return params_.n_ubatch; }
+    int32_t batch_rows() const { return params_.n_ubatch; }
+    // Drafts that a round can take back.
+    int32_t          most_drafts() const { return n_drafts_max_; }
     int32_t          n_threads() const { return params_.n_threads; }
     backends &       running() { return running_; }
     const kv_cache & draft_cache() const { return *draft_cache_; }
@@ -95,6 +97,7 @@ class target_sequence {
     const target_model &      model_;
     const draft_model *       draft_;
     pds_session_params        params_;
+    int32_t                   n_drafts_max_;
     kv_cache                  cache_;
     recurrent_state           recurrent_;
     prompt_cache              prompt_cache_;

@@ -9,7 +9,7 @@ from pydspark._native.core import check, ffi, lib, text_of
 from pydspark._native.metadata import SCALAR_CODES, STRING, decode_numbers
 from pydspark.cpu import default_threads
 from pydspark.errors import ArgumentError
-from pydspark.params import ROLLBACK_FORMS, ModelParams
+from pydspark.params import ROLLBACK_FORMS, ModelParams, uses_lookup
 from pydspark.records import DraftInfo, MemoryLine, MemoryReport, MetadataValue, ModelInfo, TensorInfo
 
 _MIB = 1 << 20
@@ -162,6 +162,7 @@ def session_params(params: ModelParams) -> Any:
         "fused_experts",
     )
     values = {name: int(getattr(params, name)) for name in names}
+    values["lookup_match"] = params.lookup_match if uses_lookup(params.spec_type) else 0
     values["rollback"] = ROLLBACK_FORMS.index(params.rollback)
     values["prompt_cache_bytes"] = params.cache_ram * _MIB if params.cache_ram >= 0 else _NO_LIMIT
     values["verify_exact"] = int(params.verify == "exact")

@@ -83,6 +83,7 @@ class Session:
             tokens=tuple(out.tokens[0:n]),
             finish=Finish(out.finish),
             stop_id=out.stop_id if out.stop_id >= 0 else None,
+            n_by_drafter=out.n_by_drafter,
             logprobs=tuple(out.logprob[0:n]) if self._wants_logprobs else (),
             tops=tuple(self._tops(i) for i in range(n)) if self._n_tops else (),
         )
@@ -98,7 +99,7 @@ class Session:
         lib.pds_session_stats(self._handle, out)
         values = {name: getattr(out, name) for name in Stats.__dataclass_fields__}
         used = max((i + 1 for i, count in enumerate(out.drafted_at) if count), default=0)
-        for name in ("drafted_at", "accepted_at"):
+        for name in ("drafted_at", "accepted_at", "lookup_drafted_at", "lookup_accepted_at"):
             values[name] = tuple(values[name][0:used])
         return Stats(**values)
 
@@ -211,6 +212,7 @@ def _request(request: Request) -> tuple[Any, list[Any]]:
     values["n_predict"] = -1 if sampling.max_tokens is None else sampling.max_tokens
     values |= {"seed": request.seed, "reuse_prefix": int(request.reuse_prefix), "logprobs": int(sampling.logprobs)}
     values["n_draft_max"] = _n_draft_max(sampling)
+    values["n_lookup_max"] = sampling.lookup_max
     values["draft_conf_min"] = sampling.draft_conf_min
     values["draft_sampling"] = DRAFT_SAMPLING[sampling.draft_sampling]
     values["block_verify"] = int(sampling.draft_accept == "block")

@@ -50,6 +50,8 @@ class Flag:
 UNSUPPORTED = {
     **dict.fromkeys(("--draft", "--draft-n", "--draft-max"), "use --spec-draft-n-max"),
     **dict.fromkeys(("--draft-min", "--draft-n-min", "--spec-draft-n-min"), "a round drafts as few tokens as it likes"),
+    **dict.fromkeys(("--spec-ngram-size-n", "--spec-ngram-min-hits"), "use --spec-lookup-match"),
+    "--spec-ngram-size-m": "use --spec-lookup-n-max",
     **dict.fromkeys(("--spec-sched", "--spec-draft-schedule"), "use --spec-draft-conf-min"),
     **dict.fromkeys(("-ngld", "--gpu-layers-draft", "-devd", "--device-draft"), "the drafter is where the model is"),
     **dict.fromkeys(("-td", "--threads-draft", "-tbd", "--threads-batch-draft"), "the drafter runs with -t and -tb"),
@@ -199,7 +201,7 @@ _TABLE_OF_MODEL, _TABLE_OF_SAMPLING = table_flags(ModelParams), table_flags(Samp
 
 
 def _is_drafting(flag: Flag) -> bool:
-    return "draft" in flag.dest or flag.dest in ("spec_type", "verify")
+    return "draft" in flag.dest or "lookup" in flag.dest or flag.dest in ("spec_type", "verify")
 
 
 DRAFTER = [

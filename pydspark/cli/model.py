@@ -15,7 +15,7 @@ from pydspark.demo import demo_draft_path, demo_model_path, demo_target
 from pydspark.drafting import DRAFTING
 from pydspark.errors import ArgumentError
 from pydspark.llama import Llama
-from pydspark.params import ModelParams
+from pydspark.params import ModelParams, drafter_type, uses_lookup
 from pydspark.records import Progress
 
 log = logging.getLogger("pydspark.cli")
@@ -56,7 +56,8 @@ def find_pair(arguments: Arguments) -> Pair | None:
     if drafter in arguments.given:
         draft_path = hub.resolve_draft(arguments.get(drafter), "", spec_type, env)
     else:  # one that the environment names is for another model
-        draft_path = demo_draft_path() if spec_type != "none" and demo_draft_path().is_file() else None
+        wants_draft = drafter_type(spec_type) != "none" and demo_draft_path().is_file()
+        draft_path = demo_draft_path() if wants_draft else None
     return Pair(demo_model_path(), draft_path, is_demo=True)
 
 
@@ -113,14 +114,16 @@ def open_pair(
         progress: told the fraction done, too; a false result stops.
         overrides: metadata to replace.
     """
-    target = _faster_demo(terminal) if pair.is_demo and pair.draft is not None else pair.target
+    model_params = arguments.of(ModelParams)
+    checks_drafts = pair.draft is not None or uses_lookup(model_params.get("spec_type", ModelParams.spec_type))
+    target = _faster_demo(terminal) if pair.is_demo and checks_drafts else pair.target
 
     def show(fraction: float) -> bool:
         terminal.progress(f"loading {target.name}", fraction)
         return progress(fraction)
 
     drafting = {name: arguments.get(name) for name in DRAFTING if name in arguments.values}
-    settings = {**arguments.of(ModelParams), **drafting}
+    settings = {**model_params, **drafting}
     try:
         llama = Llama(target, draft=pair.draft, kv_overrides=overrides, progress=show, **settings)
     finally:

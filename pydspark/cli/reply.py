@@ -164,6 +164,8 @@ def draft_summary(stats: Stats, plain_step_ms: float | None) -> str:
     shares = [accepted / n for accepted, n in zip(stats.accepted_at, stats.drafted_at, strict=True)]
     by_position = " ".join(f"{share:.0%}" for share in shares) or "nothing was sure enough"
     line = f"drafts: accept_len {stats.accept_len:.2f} | accepted by position {by_position}"
+    if n_copied := sum(stats.lookup_drafted_at):
+        line += f" | copied {n_copied} in {stats.lookup_rounds} rounds, accepted {sum(stats.lookup_accepted_at)}"
     if not plain_step_ms or stats.predicted_n < 2 or stats.predicted_ms <= 0:
         return line
     plain_ms = (stats.predicted_n - 1) * plain_step_ms

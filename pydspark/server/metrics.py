@@ -26,6 +26,7 @@ class Metrics:
         self._prompt_s = self._predicted_s = 0.0
         self._last_prompt_per_s = self._last_predicted_per_s = 0.0
         self._draft_n = self._draft_n_accepted = self._draft_rounds = 0
+        self._lookup_n = self._lookup_n_accepted = self._lookup_rounds = 0
         self._accepted_at: list[int] = []
 
     def note(self, stats: Stats) -> None:
@@ -41,6 +42,9 @@ class Metrics:
             self._draft_n += stats.draft_n
             self._draft_n_accepted += stats.draft_n_accepted
             self._draft_rounds += stats.draft_rounds
+            self._lookup_n += sum(stats.lookup_drafted_at)
+            self._lookup_n_accepted += sum(stats.lookup_accepted_at)
+            self._lookup_rounds += stats.lookup_rounds
             missing = len(stats.accepted_at) - len(self._accepted_at)
             self._accepted_at += [0] * missing
             for i, count in enumerate(stats.accepted_at):
@@ -64,6 +68,9 @@ class Metrics:
         yield from _counter("spec_decode_num_draft_tokens_total", "Drafted tokens that were verified.", self._draft_n)
         yield from _counter("spec_decode_num_accepted_tokens_total", "Drafted tokens accepted.", self._draft_n_accepted)
         yield from _counter("spec_decode_num_drafts_total", "Rounds with drafts.", self._draft_rounds)
+        yield from _counter("spec_lookup_num_draft_tokens_total", "Drafted tokens that were copied.", self._lookup_n)
+        yield from _counter("spec_lookup_num_accepted_tokens_total", "Of these, accepted.", self._lookup_n_accepted)
+        yield from _counter("spec_lookup_num_drafts_total", "Rounds with copied tokens.", self._lookup_rounds)
         name = "spec_decode_num_accepted_tokens_per_pos_total"
         yield from _head(name, "Drafted tokens accepted, by position in the block.", "counter")
         for i, count in enumerate(self._accepted_at):

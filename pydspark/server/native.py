@@ -129,14 +129,15 @@ class NativeRoutes:
         )
 
     def _speculative(self, params: SamplingParams) -> dict[str, Any] | None:
-        drafting = self._service.engine.drafting
-        if drafting is None:
+        engine = self._service.engine
+        if not engine.speculates:
             return None
         return {
-            "type": drafting.info.kind,
+            "type": engine.spec_type,
             "n_max": params.n_draft_max,
             "conf_min": params.draft_conf_min,
-            "block_size": drafting.info.n_slots,
+            "block_size": 0 if engine.drafting is None else engine.drafting.info.n_slots,
+            "lookup_max": params.lookup_max,
         }
 
     async def slots(self, request: Request) -> Response:
@@ -154,7 +155,7 @@ class NativeRoutes:
             "id": 0,
             "id_task": -1 if job is None else id(job) % 2**31,
             "n_ctx": engine.n_ctx,
-            "speculative": engine.drafting is not None and params.n_draft_max != 0,
+            "speculative": engine.speculates and params.n_draft_max != 0,
             "is_processing": job is not None,
             "n_prompt_tokens": 0 if job is None else len(job.ask.prompt.tokens),
             "n_prompt_tokens_processed": 0 if job is None else job.n_processed,

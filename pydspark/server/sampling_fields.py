@@ -57,7 +57,7 @@ _SPECULATIVE_PREFIX = "speculative."
 _told: set[str] = set()  # unknown fields that the log has named
 
 
-def sampling_call(fields: Fields, has_drafter: bool) -> dict[str, Any]:
+def sampling_call(fields: Fields, can_draft: bool) -> dict[str, Any]:
     """What a request says about sampling and drafting, by field of ``SamplingParams``.
 
     Raises:
@@ -71,15 +71,15 @@ def sampling_call(fields: Fields, has_drafter: bool) -> dict[str, Any]:
     limit = fields.first(*MAX_TOKENS)
     if limit is not None:
         call["max_tokens"] = fields.value(limit, known["max_tokens"])
-    return {**call, **_speculative(fields, has_drafter)}
+    return {**call, **_speculative(fields, can_draft)}
 
 
-def _speculative(fields: Fields, has_drafter: bool) -> dict[str, Any]:
+def _speculative(fields: Fields, can_draft: bool) -> dict[str, Any]:
     given = fields.get("speculative")
     dotted = [name for name in fields if name.startswith(_SPECULATIVE_PREFIX)]
     if given is None and dotted:
         given = {name.removeprefix(_SPECULATIVE_PREFIX): fields[name] for name in dotted}
-    if given is not None and given is not False and not has_drafter:
+    if given is not None and given is not False and not can_draft:
         raise HttpError(400, f"speculative is {given!r}, but the server runs without a drafter", "speculative")
     return drafting_options(given, {})
 

@@ -99,7 +99,7 @@ class Service:
 
     def sampling_params(self, fields: Fields, **call: Any) -> SamplingParams:
         """How to generate: by the request, then the server's settings, then the model file, then defaults."""
-        asked = sampling_call(fields, self.engine.drafting is not None)
+        asked = sampling_call(fields, self.engine.speculates)
         return self.engine.sampling({**asked, **call}, self.sampling)
 
     def chat_prompt(self, fields: Fields, messages: object, tools: list[Any] | None) -> ChatPrompt:

@@ -1,5 +1,6 @@
 // Texts of a toy pair, generated the way a session does it but without a model, have the distribution of the target:
 // the frequencies of the first tokens lie as near to their exact joint probabilities as those of a perfect sampler.
+#include "spec/lookup-drafter.h"
 #include "spec/round-draws.h"
 
 #include "base/rng.h"
@@ -81,20 +82,24 @@ enum class flaw {
     softmax_q,     // the likeliest token, said to be drawn at random
     retrospective, // a draft is dropped when the confidence behind it is low
     no_slot,       // a position that is drafted again is drafted with the same uniform
+    unlike_copy,   // a draft is dropped when it is not what would be copied
 };
 
 struct method {
     const char * name;
     draft_rule   draft;
     accept_rule  accept;
-    int32_t      depth = 3;
-    flaw         wrong = flaw::none;
+    int32_t      depth   = 3; // of the drafter
+    flaw         wrong   = flaw::none;
+    int32_t      n_match = 0; // tokens that must agree before text is copied; 0 = no lookup
 };
 
 struct counts {
     int64_t offered  = 0; // drafts
     int64_t verified = 0;
     int64_t accepted = 0;
+    int64_t copied   = 0; // of those verified
+    int64_t behind   = 0; // of those copied, behind drafts of the drafter
 };
 
 sampling_params draft_sampling(const sampling_params & given, draft_rule rule) {
@@ -110,10 +115,12 @@ class generator {
   public:
     generator(const setting & setting, const method & method, uint64_t seed)
         : setting_(setting), method_(method), seed_(seed), target_(setting.sampling, n_vocab, {}),
-          draft_(draft_sampling(setting.sampling, method.draft), n_vocab, {}), text_(prompt) {
+          draft_(draft_sampling(setting.sampling, method.draft), n_vocab, {}), lookup_(std::max(method.n_match, 1)),
+          text_(prompt) {
         for (const int32_t id : prompt) {
             target_.accept(id);
         }
+        lookup_.start(prompt);
     }
 
     text run(counts & counts) {
@@ -129,7 +136,7 @@ class generator {
 
     void round(counts & counts) {
         const std::vector<drafted_token> offered = propose();
-        const auto                       drafts  = verified(offered);
+        const auto                       drafts  = with_copies(offered);
         sampler                          ahead   = target_;
         pds::sampled_rows                rows(ahead, [&](int32_t i) {
             const int32_t last = i == 0 ? text_.back() : drafts[static_cast<size_t>(i - 1)].id;
@@ -143,6 +150,25 @@ class generator {
         counts.offered += static_cast<int64_t>(offered.size());
         counts.verified += static_cast<int64_t>(drafts.size());
         counts.accepted += verdict.n_accepted;
+        const auto n_copied = std::count_if(drafts.begin(), drafts.end(), [](const drafted_token & token) {
+            return token.source == pds::proposal_source::lookup;
+        });
+        counts.copied += n_copied;
+        counts.behind += n_copied < static_cast<int64_t>(drafts.size()) ? n_copied : 0;
+    }
+
+    // Copied tokens instead of the drafter's, or behind them.
+    std::span<const drafted_token> with_copies(std::span<const drafted_token> offered) {
+        constexpr int32_t n_max = 4;
+        if (method_.n_match == 0) {
+            return verified(offered);
+        }
+        const auto copied = lookup_.propose(n_max);
+        if (method_.wrong == flaw::unlike_copy && !copied.empty()) {
+            const bool is_copy = !offered.empty() && offered.front().id == copied.front().id;
+            return offered.first(is_copy ? offered.size() : 0);
+        }
+        return copied.empty() ? lookup_.extend(verified(offered), n_max) : copied;
     }
 
     std::vector<drafted_token> propose() {
@@ -185,6 +211,7 @@ class generator {
 
     void emit(int32_t id) {
         target_.accept(id);
+        lookup_.append(id);
         text_.push_back(id);
     }
 
@@ -193,7 +220,10 @@ class generator {
     uint64_t        seed_;
     sampler         target_;
     sampler         draft_;
-    text            text_;
+
+    pds::lookup_drafter lookup_;
+
+    text text_;
 };
 
 // ---- comparison with exact probabilities ----
@@ -299,6 +329,10 @@ const method methods[] = {
     { "likeliest, by token", draft_rule::best, accept_rule::by_token },
     { "likeliest, by block", draft_rule::best, accept_rule::by_block },
     { "coupled", draft_rule::coupled, accept_rule::coupled },
+    { "copied, by token", draft_rule::drawn, accept_rule::by_token, 0, flaw::none, 1 },
+    { "copied, by block", draft_rule::drawn, accept_rule::by_block, 0, flaw::none, 1 },
+    { "with copies, by token", draft_rule::drawn, accept_rule::by_token, 2, flaw::none, 2 },
+    { "with copies, by block", draft_rule::drawn, accept_rule::by_block, 2, flaw::none, 2 },
 };
 
 void texts_have_the_distribution_of_the_target() {
@@ -312,7 +346,13 @@ void texts_have_the_distribution_of_the_target() {
             if (method.depth > 0) { // the drafts took part
                 CHECK(seen.drafts.accepted > n_generations / 4);
                 CHECK(seen.drafts.verified > seen.drafts.accepted + n_generations / 4);
+            }
+            if (method.n_match == 0) {
                 CHECK((seen.drafts.verified < seen.drafts.offered) == (setting.conf_min > 0));
+                CHECK(seen.drafts.copied == 0);
+            } else { // so did the copies
+                CHECK(seen.drafts.copied > n_generations / 4);
+                CHECK((seen.drafts.behind > n_generations / 10) == (method.depth > 0));
             }
         }
     }
@@ -323,17 +363,19 @@ void flaws_are_found() {
     struct trap {
         setting where;
         flaw    wrong;
+        int32_t n_match = 0;
     };
     const trap traps[] = {
         { { "softmax q" }, flaw::softmax_q },
         { { "retrospective", {}, 0.5f }, flaw::retrospective },
         { { "no slot", { .repeat_penalty = 1.4f, .presence_penalty = 0.3f, .frequency_penalty = 0.4f } },
           flaw::no_slot },
+        { { "unlike copy" }, flaw::unlike_copy, 1 },
     };
     for (const trap & trap : traps) {
         const joint  exact = exact_joint(trap.where);
         const double bound = noise_bound(exact);
-        const method wrong = { "wrong", draft_rule::drawn, accept_rule::by_block, 3, trap.wrong };
+        const method wrong = { "wrong", draft_rule::drawn, accept_rule::by_block, 3, trap.wrong, trap.n_match };
         const result seen  = measure(trap.where, wrong, exact);
         std::printf("%-36s %-20s distance %.4f, bound %.4f\n", trap.where.name, wrong.name, seen.distance, bound);
         CHECK(seen.distance > bound);
@@ -350,6 +392,8 @@ void coupled_texts_do_not_depend_on_drafts() {
             for (int32_t depth = 1; depth <= 4; depth++) {
                 const method coupled = { "coupled", draft_rule::coupled, accept_rule::coupled, depth };
                 CHECK(generator(setting, coupled, seed).run(drafts) == wanted);
+                const method copying = { "copied", draft_rule::coupled, accept_rule::coupled, depth, flaw::none, 2 };
+                CHECK(generator(setting, copying, seed).run(drafts) == wanted);
             }
         }
     }

@@ -61,7 +61,7 @@ bool agrees_with_search(const lookup & index) {
 
 void test_what_followed_earlier_is_copied() {
     CHECK(copied(lookup_in("the cat sat. the ca", 4), 6) == "t sat.");
-    CHECK(copied(lookup_in("the cat sat. the cow. the ", 4), 4) == "cow."); // the latest of equally long ones
+    CHECK(copied(lookup_in("the cat sat. the cow. the ", 4), 4) == "cow.");     // the latest of equally long ones
     CHECK(copied(lookup_in("a cat sat. the cat ran. a cat ", 4), 4) == "sat."); // a longer one before a later one
     CHECK(copied(lookup_in("the cat sat. a ca", 4), 4).empty());
     CHECK(lookup_in("the cat sat. the ca", 4).find().length == 6);

@@ -1,0 +1,75 @@
+#include "spec/lookup-drafter.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace pds {
+
+namespace {
+
+constexpr double recent = 64; // copied tokens that the mean goes back over
+
+} // namespace
+
+size_t copy_acceptance::step_of(int32_t n_match) {
+    const auto width = static_cast<size_t>(std::bit_width(static_cast<uint32_t>(std::max(n_match, 1))));
+    return std::min(width - 1, std::tuple_size_v<decltype(shares_)> - 1);
+}
+
+void copy_acceptance::observe(int32_t n_match, bool accepted) {
+    share & found = shares_[step_of(n_match)];
+    found.seen    = std::min(found.seen + 1, recent);
+    found.mean += ((accepted ? 1.0 : 0.0) - found.mean) / found.seen;
+}
+
+double copy_acceptance::operator()(int32_t n_match) const {
+    return shares_[step_of(n_match)].mean;
+}
+
+void lookup_drafter::start(std::span<const int32_t> prompt) {
+    lookup_.clear();
+    for (const int32_t id : prompt) {
+        lookup_.append(id);
+    }
+}
+
+std::span<const drafted_token> lookup_drafter::propose(int64_t n_max) {
+    drafted_.clear();
+    copy(lookup_.find(), n_max);
+    return drafted_;
+}
+
+std::span<const drafted_token> lookup_drafter::extend(std::span<const drafted_token> drafts, int64_t n_max) {
+    const auto n_text = static_cast<int64_t>(lookup_.text().size());
+    for (const drafted_token & token : drafts) {
+        lookup_.append(token.id);
+    }
+    const lookup_match match = lookup_.find();
+    if (match.length > 0) {
+        drafted_.assign(drafts.begin(), drafts.end());
+        copy(match, n_max);
+    }
+    lookup_.cut(n_text);
+    return match.length > 0 ? drafted_ : drafts;
+}
+
+void lookup_drafter::copy(const lookup_match & match, int64_t n_max) {
+    for (int32_t i = 0; match.length > 0 && static_cast<int64_t>(drafted_.size()) < n_max; i++) {
+        drafted_token & token = drafted_.emplace_back();
+        token.id              = lookup_.following(match, i);
+        token.source          = proposal_source::lookup;
+        token.n_match         = match.length + i;
+        token.confidence      = static_cast<float>(acceptance_(token.n_match));
+    }
+}
+
+void lookup_drafter::learn(std::span<const drafted_token> drafts, int32_t n_accepted) {
+    for (int32_t i = 0; i < static_cast<int32_t>(drafts.size()) && i <= n_accepted; i++) {
+        const drafted_token & token = drafts[static_cast<size_t>(i)];
+        if (token.source == proposal_source::lookup) {
+            acceptance_.observe(token.n_match, i < n_accepted);
+        }
+    }
+}
+
+} // namespace pds
