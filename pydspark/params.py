@@ -175,8 +175,8 @@ class ModelParams:
         flags=("--fused-experts",), env="DSPARK_ARG_FUSED_EXPERTS",
     )
     spec_type: str = _option(
-        "auto", str, "where drafts come from: a drafter, whose file must be of that kind (auto = whatever it is, none = do "
-        "not use it); ngram = copied from earlier text, alone or, as in draft-dspark,ngram, before and behind the drafter's",
+        "auto", str, "where drafts come from: a drafter of the kind that its file must have (auto = any, none = do not "
+        "draft), or ngram: copied from earlier text, alone or with a drafter as in draft-dspark,ngram",
         choices=SPEC_TYPES, several=True, flags=("--spec-type",), env="LLAMA_ARG_SPEC_TYPE",
     )
     lookup_match: int = _option(

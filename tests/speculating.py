@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,3 +124,23 @@ class Speculating:
 def speculating(pair: Pair, **params: object) -> Speculating:
     """A pair with one session; ``params`` are fields of ``ModelParams``."""
     return Speculating(pair.target_path, pair.draft_path, **params)
+
+
+@contextmanager
+def cancelling(session: Session) -> Iterator[None]:
+    """Meanwhile another thread cancels whatever runs on a session, over and over."""
+    begun, enough = threading.Event(), threading.Event()
+
+    def cancel() -> None:
+        while not enough.is_set():
+            session.cancel()
+            begun.set()
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    begun.wait()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join()

@@ -237,8 +237,51 @@ def test_the_kind_of_drafter(pair: Pair) -> None:
             llama(PROMPT, speculative=True)
     with pytest.raises(ArgumentError, match="draft.gguf is a drafter of the kind 'draft-dspark'"):
         open_pair(pair, spec_type="draft-dflash")
-    with pytest.raises(ArgumentError, match="spec_type must be one of auto, none, draft-dspark, draft-dflash"):
+    with pytest.raises(ArgumentError, match="spec_type must be one or more .* of auto, none, .* not 'eagle3'"):
         open_pair(pair, spec_type="eagle3")
+    with pytest.raises(ArgumentError, match="name one drafter at most"):
+        open_pair(pair, spec_type="draft-dspark,draft-dflash")
+
+
+# ---- lookup ----
+
+
+@pytest.mark.parametrize("spec_type", ["ngram", "draft-dspark,ngram", "auto,ngram"])
+def test_copied_text_is_that_of_plain_decoding(pair: Pair, spec_type: str) -> None:
+    with open_pair(pair, spec_type=spec_type, lookup_match=2) as llama:
+        assert (llama.draft_path is None) == (spec_type == "ngram")
+        plain = llama(PROMPT, speculative=False, **GREEDY)
+        copied = llama(PROMPT, speculative=True, **GREEDY)
+        assert text_of(copied) == text_of(plain)
+        timings, stats = copied["timings"], llama.last_stats
+        assert [key for key in plain["timings"] if "lookup" in key] == []
+        assert 0 < timings["lookup_n_accepted"] <= timings["draft_n_accepted"]
+        assert timings["lookup_n_accepted"] == sum(timings["lookup_n_accepted_at"])
+        assert stats["lookup_n"] == timings["lookup_n"] == sum(timings["lookup_drafted_at"])
+        off = llama(PROMPT, lookup_max=0, **GREEDY)
+        assert text_of(off) == text_of(plain)
+        assert [key for key in off["timings"] if "lookup" in key] == []
+
+
+@pytest.mark.parametrize("spec_type", ["ngram", "draft-dspark,ngram"])
+def test_a_stop_string_inside_of_a_copied_run_leaves_no_trace(pair: Pair, spec_type: str) -> None:
+    with open_pair(pair, spec_type=spec_type, lookup_match=1) as llama:
+        prompt = llama.tokenize(PROMPT)
+        plain = text_of(llama(prompt, speculative=False, **GREEDY))
+        n_copied = 0
+        for end in range(1, len(plain) - 2):
+            llama.reset()
+            answer = llama(prompt, stop=plain[end : end + 2], **GREEDY)
+            usage, stats = answer["usage"], llama.last_stats
+            assert text_of(answer) == plain[: plain.index(plain[end : end + 2])]
+            assert n_held(llama) == len(prompt) + usage["completion_tokens"] - 1
+            assert stats["n_rounds"] - 1 <= stats["predicted_n"] - stats["n_accepted"] <= stats["n_rounds"]
+            by_source = zip(stats["lookup_n_accepted_at"], stats["accepted_at"], strict=True)
+            assert all(0 <= copied <= accepted for copied, accepted in by_source)
+            if spec_type == "ngram":
+                assert stats["lookup_n_accepted_at"] == stats["accepted_at"]
+            n_copied += stats["lookup_n_accepted"]
+        assert n_copied > 0
 
 
 def test_a_threshold_without_a_confidence_head_is_refused_at_once(hostile: Pair) -> None:

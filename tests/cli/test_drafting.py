@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,15 @@ def test_a_drafter_beside_the_model_is_found(
     assert "drafts:" not in run(*from_repo).err
 
 
+def test_text_is_copied_without_a_drafter(run: Run, target: list[str]) -> None:
+    again = " ".join(["hello the world"] * 4)
+    plain, copied = run("run", *target, again), run("run", *target, "--spec-type", "ngram", again)
+    assert (copied.status, copied.out) == (plain.status, plain.out)
+    assert re.search(r"drafts: accept_len .* \| copied \d+ in \d+ rounds, accepted \d+ \| ", copied.err)
+    off = run("run", *target, "--spec-type", "ngram", "--spec-lookup-n-max", "0", again)
+    assert "drafts:" not in off.err
+
+
 @pytest.mark.parametrize(
     "more", [["--spec-type", "none"], ["--spec-draft-n-max", "0"], ["-q"], ["-n", "1"]], ids=lambda more: more[0]
 )
@@ -106,6 +116,9 @@ def test_too_many_drafts_are_said_to_be_clamped(run: Run, target: list[str], pai
         (["-md", "no-such.gguf"], 1, ["no-such.gguf"]),
         (["--spec-type", "draft-dspark"], 2, ["--spec-type", "no drafter is named"]),
         (["--spec-type", "eagle3"], 2, ["--spec-type", "none", "draft-dspark", "draft-dflash"]),
+        (["--spec-type", "draft-dspark,draft-dflash"], 2, ["--spec-type", "one drafter at most"]),
+        (["--spec-lookup-match", "0"], 2, ["--spec-lookup-match", "between 1 and 64"]),
+        (["--spec-ngram-size-n", "3"], 2, ["--spec-lookup-match"]),
         (["--draft-max", "3"], 2, ["--spec-draft-n-max"]),
         (["--spec-draft-n-min", "3"], 2, ["--spec-draft-n-min", "not supported"]),
     ],
@@ -140,6 +153,8 @@ def test_the_summary_compares_with_steps_of_one_token() -> None:
         f"{line} | 112.5 t/s, plain about 75.0 t/s (from steps of one token timed just now): 1.50x"
     )
     assert draft_summary(stats, None) == line
+    copied = replace(stats, lookup_rounds=2, lookup_drafted_at=(1, 2, 2), lookup_accepted_at=(1, 1, 1))
+    assert draft_summary(copied, None) == f"{line} | copied 5 in 2 rounds, accepted 3"
     unsure = Stats(5, 0, 1.0, 1, 80.0, 0.5, 2, draft_rounds=1)
     assert draft_summary(unsure, 15.0) == "drafts: accept_len 1.00 | accepted by position nothing was sure enough"
 

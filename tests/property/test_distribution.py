@@ -130,6 +130,32 @@ def test_texts_have_the_distribution_of_the_target(target: Speculating) -> None:
     assert_exact(target, ALL_TOGETHER)
 
 
+def test_so_have_those_with_copied_drafts(pair: Pair) -> None:
+    target = speculating(pair, n_ctx=64, spec_type="auto,ngram", lookup_match=2, **F32_CACHES)
+    assert_exact(target, ALL_TOGETHER, n_draft_max=2)
+    assert_copies(target, ALL_TOGETHER)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("setting", ["temperature 1", "penalties", "all together"])
+@pytest.mark.parametrize("spec_type", ["ngram", "auto,ngram"])
+def test_copied_drafts_keep_the_distribution(pair: Pair, spec_type: str, setting: str, method: str) -> None:
+    draft_path = None if spec_type == "ngram" else pair.draft_path
+    params = {"n_ctx": 64, "spec_type": spec_type, "lookup_match": 1 if draft_path is None else 2, **F32_CACHES}
+    target = Speculating(pair.target_path, draft_path, **params)
+    assert_exact(target, {**SETTINGS[setting], **METHODS[method]}, n_draft_max=2)
+    assert_copies(target, {**SETTINGS[setting], **METHODS[method]})
+
+
+def assert_copies(target: Speculating, setting: Settings) -> None:
+    """Some of the drafts are copied from earlier text, and some of these are accepted."""
+    options = {"temperature": 1.0, "n_draft_max": 2, "max_tokens": 2 * N_TOKENS, **setting}
+    stats = [target.generate(PROMPT, seed=seed, **options).stats for seed in range(300)]
+    drafted = sum(sum(s.lookup_drafted_at) for s in stats)
+    assert 50 < sum(sum(s.lookup_accepted_at) for s in stats) < drafted
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("architecture", ["qwen35", "qwen35moe"])

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
-from speculating import Answer, MakePair, Speculating, speculating
+from speculating import Answer, MakePair, Speculating, cancelling, speculating
 from tiny.pairs import GOOD, MIXED
 
-from pydspark._native import Session
 from pydspark.errors import Cancelled
 from pydspark.records import Finish
 
@@ -148,26 +143,6 @@ def test_reset_forgets_everything(make_pair: MakePair) -> None:
 
 
 # ---- cancelling ----
-
-
-@contextmanager
-def cancelling(session: Session) -> Iterator[None]:
-    """Meanwhile another thread cancels whatever runs on a session, over and over."""
-    begun, enough = threading.Event(), threading.Event()
-
-    def cancel() -> None:
-        while not enough.is_set():
-            session.cancel()
-            begun.set()
-
-    thread = threading.Thread(target=cancel)
-    thread.start()
-    begun.wait()
-    try:
-        yield
-    finally:
-        enough.set()
-        thread.join()
 
 
 def step_until_cancelled(target: Speculating, tokens: list[int]) -> None:

@@ -15,8 +15,10 @@ from pydspark.params import (
     ModelParams,
     SamplingParams,
     check_token_ids,
+    drafter_type,
     nearest,
     options,
+    uses_lookup,
 )
 
 
@@ -137,6 +139,37 @@ def test_cache_types() -> None:
 def test_wrong_model_params_are_refused(name: str, value: Any) -> None:
     with pytest.raises(ArgumentError, match=name):
         ModelParams(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("spec_type", "drafter", "copies"),
+    [
+        ("auto", "auto", False),
+        ("none", "none", False),
+        ("ngram", "none", True),
+        ("draft-dspark,ngram", "draft-dspark", True),
+        ("ngram,auto", "auto", True),
+    ],
+)
+def test_where_drafts_come_from(spec_type: str, drafter: str, copies: bool) -> None:
+    assert ModelParams(spec_type=spec_type).spec_type == spec_type
+    assert (drafter_type(spec_type), uses_lookup(spec_type)) == (drafter, copies)
+
+
+@pytest.mark.parametrize(
+    ("spec_type", "words"),
+    [
+        ("draft-dspark,draft-dflash", "name one drafter at most"),
+        ("auto,none", "name one drafter at most"),
+        ("", "not ''"),
+        ("ngram,", "not 'ngram,'"),
+        ("draft-dspark, ngram", "not 'draft-dspark, ngram'"),
+        ("eagle3", "one or more .* of auto, none, draft-dspark, draft-dflash, ngram, not 'eagle3'"),
+    ],
+)
+def test_wrong_sources_of_drafts_are_refused(spec_type: str, words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        ModelParams(spec_type=spec_type)
 
 
 def test_variables_of_the_chat_template() -> None:

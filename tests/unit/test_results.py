@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from fakes import ByteDecoder, FakeSession, OneStop, request
@@ -101,6 +102,18 @@ def test_timings_tell_of_drafting_only_if_the_drafter_ran() -> None:
         "host_ms": 0.5,
     }
     assert set(timings) - set(results.timings(Stats(5, 0, 1.0, 9, 8.0, 0.5, 9), seed=3)) == timings.keys() - TIMINGS
+
+
+def test_timings_tell_of_lookup_only_if_tokens_were_copied() -> None:
+    copied = replace(DRAFTED, lookup_rounds=2, lookup_drafted_at=(0, 1, 2), lookup_accepted_at=(0, 1, 1))
+    timings = results.timings(copied, seed=3)
+    assert {key: value for key, value in timings.items() if key not in results.timings(DRAFTED, seed=3)} == {
+        "lookup_rounds": 2,
+        "lookup_n": 3,
+        "lookup_n_accepted": 2,
+        "lookup_drafted_at": [0, 1, 2],
+        "lookup_n_accepted_at": [0, 1, 1],
+    }
 
 
 @pytest.mark.parametrize(
