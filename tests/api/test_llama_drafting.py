@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -265,8 +266,9 @@ def test_copied_text_is_that_of_plain_decoding(pair: Pair, spec_type: str) -> No
 
 @pytest.mark.parametrize("spec_type", ["ngram", "draft-dspark,ngram"])
 def test_a_stop_string_inside_of_a_copied_run_leaves_no_trace(pair: Pair, spec_type: str) -> None:
-    with open_pair(pair, spec_type=spec_type, lookup_match=1) as llama:
-        prompt = llama.tokenize(PROMPT)
+    with open_pair(pair, n_ctx=256, spec_type=spec_type, lookup_match=1) as llama:
+        words = llama.tokenize(PROMPT)
+        prompt = [*words, *islice(llama.generate(words, temp=0), 40), *words]
         plain = text_of(llama(prompt, speculative=False, **GREEDY))
         n_copied = 0
         for end in range(1, len(plain) - 2):

@@ -68,11 +68,12 @@ def test_a_drafter_beside_the_model_is_found(
 
 
 def test_text_is_copied_without_a_drafter(run: Run, target: list[str]) -> None:
-    again = " ".join(["hello the world"] * 4)
-    plain, copied = run("run", *target, again), run("run", *target, "--spec-type", "ngram", again)
+    prompt = "hello the world " * 4
+    copying = ["run", *target, "--spec-type", "ngram", "--spec-lookup-match", "1"]
+    plain, copied = run("run", *target, prompt), run(*copying, prompt)
     assert (copied.status, copied.out) == (plain.status, plain.out)
     assert re.search(r"drafts: accept_len .* \| copied \d+ in \d+ rounds, accepted \d+ \| ", copied.err)
-    off = run("run", *target, "--spec-type", "ngram", "--spec-lookup-n-max", "0", again)
+    off = run(*copying, "--spec-lookup-n-max", "0", prompt)
     assert "drafts:" not in off.err
 
 
