@@ -13,10 +13,13 @@ from running import Array
 from tiny.pairs import Pair
 
 from pydspark._native import Draft, Gguf, Model, Session
+from pydspark.errors import Cancelled
 from pydspark.params import ModelParams, SamplingParams
 from pydspark.records import Finish, Progress, Request, Stats, Step
 
 F32_CACHES = {"type_k": "f32", "type_v": "f32", "type_k_draft": "f32", "type_v_draft": "f32"}
+
+MANY_TOKENS = 400  # time enough for another thread to cancel one of their steps
 
 MakePair = Callable[..., Pair]
 
@@ -144,3 +147,14 @@ def cancelling(session: Session) -> Iterator[None]:
     finally:
         enough.set()
         thread.join()
+
+
+def step_until_cancelled(target: Speculating, tokens: list[int]) -> None:
+    """Steps, collecting tokens, until one step is cancelled."""
+    with cancelling(target.session):
+        while len(tokens) < MANY_TOKENS:
+            try:
+                tokens.extend(target.session.step().tokens)
+            except Cancelled:
+                return
+    raise AssertionError("no step was cancelled")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from speculating import Answer, MakePair, Speculating, cancelling, speculating
+from speculating import MANY_TOKENS, Answer, MakePair, Speculating, speculating, step_until_cancelled
 from tiny.pairs import GOOD, MIXED, Pair
 
-from pydspark.errors import ArgumentError, Cancelled
+from pydspark.errors import ArgumentError
 from pydspark.records import Finish
 
 PROMPT = [40, 41, 45, 42, 200, 43, 7]
@@ -168,24 +168,18 @@ def test_copied_runs_leave_the_state_of_decoding_one_by_one(
 def test_a_cancelled_copied_run_can_be_taken_again(make_pair: MakePair, architecture: str, draft: bool) -> None:
     pair = make_pair(GOOD, architecture)
     target = copying(pair, draft)
-    wanted = plain(pair).generate(PROMPT, max_tokens=300).tokens
-    target.session.start(target.request(PROMPT, max_tokens=300))
+    wanted = plain(pair).generate(PROMPT, max_tokens=MANY_TOKENS).tokens
+    target.session.start(target.request(PROMPT, max_tokens=MANY_TOKENS))
     tokens: list[int] = []
-    finish, n_cancelled = Finish.NONE, 0
-    while finish is Finish.NONE:
-        try:
-            if n_cancelled < 5:
-                with cancelling(target.session):
-                    step = target.session.step()
-            else:
-                step = target.session.step()
-        except Cancelled:
-            n_cancelled += 1
-            step = target.session.step()
+    for _ in range(4):
+        step_until_cancelled(target, tokens)
+        step = target.session.step()
         tokens.extend(step.tokens)
-        finish = step.finish
-    assert n_cancelled > 0
+    while step.finish is Finish.NONE:
+        step = target.session.step()
+        tokens.extend(step.tokens)
     assert tokens == wanted
+    assert sum(target.session.stats().lookup_accepted_at) > 0
 
 
 # ---- ends ----

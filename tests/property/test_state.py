@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from speculating import Answer, MakePair, Speculating, cancelling, speculating
+from speculating import MANY_TOKENS, Answer, MakePair, Speculating, speculating, step_until_cancelled
 from tiny.pairs import GOOD, MIXED
 
 from pydspark.errors import Cancelled
@@ -13,7 +13,6 @@ from pydspark.records import Finish
 PROMPT = [40, 41, 45, 42, 200, 43, 7]
 # at most 32 rows: longer batches are not computed as single tokens are
 LONG_PROMPT = [(7 * i) % 256 for i in range(30)]
-MANY_TOKENS = 400  # time enough for another thread to cancel one of their steps
 
 
 def assert_same_state(one: Speculating, other: Speculating) -> None:
@@ -143,17 +142,6 @@ def test_reset_forgets_everything(make_pair: MakePair) -> None:
 
 
 # ---- cancelling ----
-
-
-def step_until_cancelled(target: Speculating, tokens: list[int]) -> None:
-    """Steps, collecting tokens, until one step is cancelled."""
-    with cancelling(target.session):
-        while len(tokens) < MANY_TOKENS:
-            try:
-                tokens.extend(target.session.step().tokens)
-            except Cancelled:
-                return
-    raise AssertionError("no step was cancelled")
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen35moe"])
