@@ -117,7 +117,7 @@ class Llama(LoadedModel):
         verify: str = "exact",
         rollback: str = "replay",
         cache_ram: int = 8192,
-        lookup_match: int = 4,
+        lookup_match: int = 3,
         type_k_draft: int | str | None = None,
         type_v_draft: int | str | None = None,
         n_draft_max: int | None = None,

@@ -180,7 +180,7 @@ class ModelParams:
         choices=SPEC_TYPES, several=True, flags=("--spec-type",), env="LLAMA_ARG_SPEC_TYPE",
     )
     lookup_match: int = _option(
-        4, int, "with ngram: tokens that must agree with earlier text before what followed it is copied",
+        3, int, "with ngram: tokens that must agree with earlier text before what followed it is copied",
         low=1, high=64, flags=("--spec-lookup-match",), env="DSPARK_ARG_SPEC_LOOKUP_MATCH",
     )
     verify: str = _option(

@@ -8,8 +8,17 @@ namespace pds {
 namespace {
 
 constexpr double recent = 64; // copied tokens that the mean goes back over
+constexpr double prior  = 8;  // of them, those that the first guess is worth
 
 } // namespace
+
+// n / (n + 2) for n tokens that agree, as texts of a small model have it.
+copy_acceptance::copy_acceptance() {
+    for (size_t step = 0; step < shares_.size(); step++) {
+        const auto n_match = static_cast<double>(1 << step);
+        shares_[step]      = { n_match / (n_match + 2), prior };
+    }
+}
 
 size_t copy_acceptance::step_of(int32_t n_match) {
     const auto width = static_cast<size_t>(std::bit_width(static_cast<uint32_t>(std::max(n_match, 1))));
@@ -24,6 +33,17 @@ void copy_acceptance::observe(int32_t n_match, bool accepted) {
 
 double copy_acceptance::operator()(int32_t n_match) const {
     return shares_[step_of(n_match)].mean;
+}
+
+std::span<const drafted_token> fair_share(std::span<const drafted_token> drafts) {
+    const auto first = std::find_if(drafts.begin(), drafts.end(), [](const drafted_token & token) {
+        return token.source == proposal_source::lookup;
+    });
+    if (first == drafts.end()) {
+        return drafts;
+    }
+    const auto n_copied = std::min<int64_t>(std::max(first->n_match / 2, 1), drafts.end() - first);
+    return { drafts.begin(), first + n_copied };
 }
 
 void lookup_drafter::start(std::span<const int32_t> prompt) {

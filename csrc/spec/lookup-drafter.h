@@ -14,6 +14,8 @@ namespace pds {
 // earlier text; recent ones count more.
 class copy_acceptance {
   public:
+    copy_acceptance();
+
     void   observe(int32_t n_match, bool accepted);
     double operator()(int32_t n_match) const;
 
@@ -25,8 +27,12 @@ class copy_acceptance {
 
     static size_t step_of(int32_t n_match);
 
-    std::array<share, 8> shares_; // for 1, 2 to 3, 4 to 7, ... tokens
+    std::array<share, 8> shares_ = {}; // for 1, 2 to 3, 4 to 7, ... tokens
 };
+
+// How far to go along with a copy where nobody weighs costs: half as many tokens as agreed before it. Drafts in front
+// of it stay.
+std::span<const drafted_token> fair_share(std::span<const drafted_token> drafts);
 
 class lookup_drafter {
   public:

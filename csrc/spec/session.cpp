@@ -229,10 +229,10 @@ std::span<const drafted_token> session::draft(progress & progress) {
     const auto    copied   = n_lookup > 0 ? lookup_->propose(n_lookup) : std::span<const drafted_token>();
     if (!copied.empty()) {
         stats_.draft_rounds++;
-        return copied;
+        return fair_share(copied);
     }
     const auto drafts = draft_block_of(*pending_, progress);
-    return drafts.empty() || n_lookup <= 0 ? drafts : lookup_->extend(drafts, n_lookup);
+    return drafts.empty() || n_lookup <= 0 ? drafts : fair_share(lookup_->extend(drafts, n_lookup));
 }
 
 std::span<const drafted_token> session::draft_block_of(int32_t anchor, progress & progress) {

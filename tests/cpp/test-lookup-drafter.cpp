@@ -72,6 +72,19 @@ void test_copies_go_on_behind_a_block() {
     CHECK(drafter.propose(8).empty()); // the block is no part of the text
 }
 
+void test_a_copy_is_followed_half_as_far_as_it_agrees() {
+    lookup_drafter drafter = drafter_of("the cat sat. the ca");
+    CHECK(text_of(pds::fair_share(drafter.propose(16))) == "t s");
+    CHECK(text_of(pds::fair_share(drafter.propose(2))) == "t ");
+    CHECK(text_of(pds::fair_share(drafter_of("abcab", 1).propose(16))) == "c");
+    CHECK(text_of(pds::fair_share(drafter_of("aba", 1).propose(16))) == "b");
+    CHECK(pds::fair_share({}).empty());
+    lookup_drafter                   other = drafter_of("the cat sat. so ");
+    const std::vector<drafted_token> block = block_of("the ");
+    CHECK(text_of(pds::fair_share(other.extend(block, 16))) == "the ca");
+    CHECK(text_of(pds::fair_share(block)) == "the ");
+}
+
 void test_a_new_prompt_leaves_nothing_of_the_last() {
     lookup_drafter drafter = drafter_of("the cat sat. the ca");
     drafter.start(ids_of("the ca"));
@@ -115,6 +128,7 @@ void test_what_became_of_copies_is_learnt() {
 int main() {
     test_copies_are_certain_and_tell_their_match();
     test_copies_go_on_behind_a_block();
+    test_a_copy_is_followed_half_as_far_as_it_agrees();
     test_a_new_prompt_leaves_nothing_of_the_last();
     test_what_became_of_copies_is_learnt();
     return pds_test::check_result();
