@@ -41,7 +41,9 @@ def drafting_options(speculative: bool | Mapping[str, Any] | None, call: Mapping
     elif speculative is None or speculative is True:
         wanted = {}
     else:
-        raise ArgumentError(f"speculative must be True, False or a mapping of {_names(_SPECULATIVE_KEYS)}, not {speculative!r}")
+        raise ArgumentError(
+            f"speculative must be True, False or a mapping of {_names(_SPECULATIVE_KEYS)}, not {speculative!r}"
+        )
     if twice := given.keys() & wanted.keys():
         raise ArgumentError(f"{' and '.join(sorted(twice))} is given twice: by its name and by speculative")
     return {**given, **wanted}

@@ -25,7 +25,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 def load_pair(target: Path, draft: Path | None = None, **options: Any) -> Callable[[Progress], Llama]:
     """Opens a model on one thread when the server asks for it."""
-    options = {"n_ctx": 256, "n_threads": 1, **options}
+    options = {"n_ctx": 256, "n_threads": 1, "draft_schedule": "fixed", **options}
     return lambda progress: Llama(target, draft=draft, progress=progress, **options)
 
 

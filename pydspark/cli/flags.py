@@ -247,7 +247,11 @@ INFO = Command(
     usage="pydspark info [-m MODEL [-md MODEL] | --demo] [flags]",
     groups={
         "Model": MODEL,
-        "Drafter": [Flag("pair", ("--pair",), "show the drafter, and whether it fits, without the model"), *DRAFTER],
+        "Drafter": [
+            Flag("pair", ("--pair",), "show the drafter, and whether it fits, without the model"),
+            Flag("calibration", ("--calibration",), "show what was learnt of the pair's costs and reliability"),
+            *DRAFTER,
+        ],
         "Context, memory and speed": RUNNING,
         "Output": OUTPUT,
     },
@@ -256,6 +260,7 @@ INFO = Command(
         "pydspark info --demo",
         "pydspark info -m model.gguf -c 32768 -ctk q8_0 -ctv q8_0",
         "pydspark info --pair -m model.gguf -md drafter.gguf",
+        "pydspark info --calibration -m model.gguf -md drafter.gguf",
         "pydspark info -m model.gguf --json",
     ),
 )
