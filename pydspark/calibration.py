@@ -95,7 +95,7 @@ class CalibrationFile:
             return _read(content, self._key)
         except (FileNotFoundError, PydsparkError):
             return None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             log.warning("%s is not a calibration of this pair (%s): it is learnt anew", self.path, error)
             return None
 

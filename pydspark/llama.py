@@ -123,7 +123,7 @@ class Llama(LoadedModel):
         n_draft_max: int | None = None,
         draft_schedule: str = "auto",
         draft_conf_min: float = 0.0,
-        draft_sampling: str | None = None,
+        draft_sampling: str = "coupled",
         draft_accept: str = "block",
         sampling: Mapping[str, Any] | None = None,
     ) -> None:

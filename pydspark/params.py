@@ -297,11 +297,11 @@ class SamplingParams:
         low=0.0, high=1.0, flags=("--spec-draft-conf-min", "--spec-draft-p-min", "--draft-p-min"),
         env="LLAMA_ARG_SPEC_DRAFT_P_MIN",
     )
-    draft_sampling: str | None = _option(
-        None, str,
-        "how drafts are drawn: at random, as the likeliest token, or coupled: same seed, same text, whatever is "
-        "drafted; not given = coupled with a seed, else probabilistic",
-        choices=DRAFT_SAMPLING, optional=True, flags=("--spec-draft-sampling",), env="LLAMA_ARG_SPEC_DRAFT_SAMPLING",
+    draft_sampling: str = _option(
+        "coupled", str,
+        "how drafts are drawn: coupled: with the noise of the text, so that a seed gives one text whatever is drafted; "
+        "probabilistic: at random; greedy: the likeliest token",
+        choices=DRAFT_SAMPLING, flags=("--spec-draft-sampling",), env="LLAMA_ARG_SPEC_DRAFT_SAMPLING",
     )
     draft_accept: str = _option(
         "block", str, "how drafts are accepted: whole blocks at once, or token by token; both are exact",

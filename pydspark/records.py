@@ -191,7 +191,7 @@ class Stats:
     accepted_at: tuple[int, ...] = ()
     saved_ms: float = 0.0
     depths: tuple[int, ...] = ()
-    reasons: tuple[int, ...] = ()
+    reasons: tuple[int, ...] = (0,) * len(DEPTH_REASONS)
 
     @property
     def accept_rate(self) -> float:

@@ -77,6 +77,7 @@ class Speculating:
                 "min_p": 0.0,
                 "max_tokens": 24,
                 "draft_schedule": "fixed",
+                "draft_sampling": "probabilistic",
                 **sampling,
             }
         )

@@ -15,7 +15,6 @@ from pydspark.params import (
     DEFAULT_DRAFT_MAX,
     DRAFT_SAMPLING,
     DRAFT_SCHEDULES,
-    RANDOM_SEED,
     ModelParams,
     SamplingParams,
 )
@@ -241,7 +240,7 @@ def _request(request: Request) -> tuple[Any, list[Any]]:
     values |= {"seed": request.seed, "reuse_prefix": int(request.reuse_prefix), "logprobs": int(sampling.logprobs)}
     values["n_draft_max"] = _n_draft_max(sampling)
     values["draft_conf_min"] = sampling.draft_conf_min
-    values["draft_sampling"] = DRAFT_SAMPLING[_draft_sampling(sampling)]
+    values["draft_sampling"] = DRAFT_SAMPLING[sampling.draft_sampling]
     values["draft_schedule"] = DRAFT_SCHEDULES[sampling.draft_schedule]
     values["block_verify"] = int(sampling.draft_accept == "block")
     return ffi.new("pds_request *", values), arrays
@@ -252,10 +251,3 @@ def _n_draft_max(sampling: SamplingParams) -> int:
     if sampling.n_draft_max is None:
         return DEFAULT_DRAFT_MAX if sampling.draft_schedule == "fixed" and sampling.draft_conf_min == 0 else -1
     return sampling.n_draft_max
-
-
-def _draft_sampling(sampling: SamplingParams) -> str:
-    """With a seed, texts must not depend on how deep the rounds of one run happen to be."""
-    if sampling.draft_sampling is not None:
-        return sampling.draft_sampling
-    return "probabilistic" if sampling.seed in (None, -1, RANDOM_SEED) else "coupled"

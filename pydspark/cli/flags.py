@@ -50,7 +50,7 @@ class Flag:
 UNSUPPORTED = {
     **dict.fromkeys(("--draft", "--draft-n", "--draft-max"), "use --spec-draft-n-max"),
     **dict.fromkeys(("--draft-min", "--draft-n-min", "--spec-draft-n-min"), "a round drafts as few tokens as it likes"),
-    **dict.fromkeys(("--spec-sched", "--spec-draft-schedule"), "use --spec-draft-conf-min"),
+    "--spec-sched": "use --spec-draft-schedule auto, which is the default",
     **dict.fromkeys(("-ngld", "--gpu-layers-draft", "-devd", "--device-draft"), "the drafter is where the model is"),
     **dict.fromkeys(("-td", "--threads-draft", "-tbd", "--threads-batch-draft"), "the drafter runs with -t and -tb"),
     **dict.fromkeys(("-no-cnv", "--no-conversation"), "one answer is the default; --raw leaves the chat template out"),
