@@ -284,12 +284,12 @@ class SamplingParams:
     draft_schedule: str = _option(
         "auto", str,
         "how deep rounds draft. auto: as deep as pays for itself here, down to not at all; threshold: up to the first "
-        "token below draft_conf_min; fixed: n_draft_max",
+        "token that is trusted too little; fixed: always equally deep",
         choices=DRAFT_SCHEDULES, flags=("--spec-draft-schedule",), env="DSPARK_ARG_SPEC_DRAFT_SCHEDULE",
     )
     n_draft_max: int | None = _option(
         None, int,
-        "most tokens to draft per round; 0 = none; not given = the whole block, or 3 with draft_schedule fixed",
+        "most tokens to draft per round; 0 = none; not given = the whole block, or 3 if always equally deep",
         low=0, high=INT32_MAX, optional=True, flags=("--spec-draft-n-max",), env="LLAMA_ARG_SPEC_DRAFT_N_MAX",
     )
     draft_conf_min: float = _option(
