@@ -33,8 +33,8 @@ class Llama(LoadedModel):
         draft: a drafter that was made for the model, named in the same way; of a repo, its ``dspark-`` file. It makes
             generating faster and does not change what is generated.
         draft_model: another name of ``draft``; an object is an UnsupportedError.
-        n_draft_max, lookup_max, draft_conf_min, draft_sampling, draft_accept: for calls that do not say otherwise; see
-            ``pydspark.params.SamplingParams``. Without drafts only ``draft_sampling="coupled"`` makes a difference.
+        draft_schedule, n_draft_max, lookup_max, draft_conf_min, draft_sampling, draft_accept: for calls that do not say
+            otherwise; see ``pydspark.params.SamplingParams``. Without drafts only ``draft_sampling`` makes a difference.
         sampling: temperature, filters and penalties for calls that do not say otherwise, such as ``{"top_k": 20}``;
             they replace what the model file recommends.
         kv_overrides: metadata to replace or add.
@@ -117,13 +117,15 @@ class Llama(LoadedModel):
         verify: str = "exact",
         rollback: str = "replay",
         cache_ram: int = 8192,
+        calibration: bool = True,
         lookup_match: int = 3,
         type_k_draft: int | str | None = None,
         type_v_draft: int | str | None = None,
         n_draft_max: int | None = None,
+        draft_schedule: str = "auto",
         lookup_max: int = 16,
         draft_conf_min: float = 0.0,
-        draft_sampling: str = "probabilistic",
+        draft_sampling: str = "coupled",
         draft_accept: str = "block",
         sampling: Mapping[str, Any] | None = None,
     ) -> None:
@@ -134,10 +136,11 @@ class Llama(LoadedModel):
             n_gpu_layers=n_gpu_layers, use_mmap=use_mmap, use_mlock=use_mlock, repack=repack, type_k=type_k,
             type_v=type_v, flash_attn=flash_attn, spec_type=spec_type, verify=verify, type_k_draft=type_k_draft,
             type_v_draft=type_v_draft, fused_experts=fused_experts, rollback=rollback, cache_ram=cache_ram,
-            lookup_match=lookup_match,
+            calibration=calibration, lookup_match=lookup_match,
         )  # fmt: skip
         defaults = SamplingParams(
-            n_draft_max=n_draft_max, lookup_max=lookup_max, draft_conf_min=draft_conf_min,
+            draft_schedule=draft_schedule, n_draft_max=n_draft_max, lookup_max=lookup_max,
+            draft_conf_min=draft_conf_min,
             draft_sampling=draft_sampling, draft_accept=draft_accept,
         )  # fmt: skip
         self._drafting = {name: getattr(defaults, name) for name in DRAFTING}
@@ -218,6 +221,7 @@ class Llama(LoadedModel):
         logit_bias: Mapping[int, float] | None = None,
         speculative: bool | Mapping[str, Any] | None = None,
         n_draft_max: int | None = None,
+        draft_schedule: str | None = None,
         lookup_max: int | None = None,
         draft_conf_min: float | None = None,
         draft_sampling: str | None = None,
@@ -236,8 +240,9 @@ class Llama(LoadedModel):
             model: echoed back.
             logit_bias: ``{id: value}`` or ``[[id, value]]``; False or -inf bans.
             speculative: False = without drafts; True = an error if nothing drafts; or, as True, a mapping with
-                ``n_max`` and ``conf_min``, other names of ``n_draft_max`` and ``draft_conf_min``.
-            n_draft_max, lookup_max, draft_conf_min, draft_sampling, draft_accept: None = as the constructor was told.
+                ``n_max``, ``conf_min`` and ``schedule``, other names of the first three of these:
+            n_draft_max, draft_conf_min, draft_schedule, lookup_max, draft_sampling, draft_accept: None = as the
+                constructor was told.
             Other arguments: see ``pydspark.params.SamplingParams``.
 
         Returns:
@@ -256,7 +261,8 @@ class Llama(LoadedModel):
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty, repeat_penalty=repeat_penalty,
             top_k=top_k, seed=seed, logit_bias=logit_bias or (), logprobs=logprobs is not None,
             top_logprobs=logprobs or 0, speculative=speculative, n_draft_max=n_draft_max,
-            lookup_max=lookup_max, draft_conf_min=draft_conf_min, draft_sampling=draft_sampling,
+            draft_schedule=draft_schedule, lookup_max=lookup_max, draft_conf_min=draft_conf_min,
+            draft_sampling=draft_sampling,
             draft_accept=draft_accept,
         )  # fmt: skip
         prompts = self.engine.prompts
@@ -303,6 +309,7 @@ class Llama(LoadedModel):
         reasoning_format: str = "auto",
         speculative: bool | Mapping[str, Any] | None = None,
         n_draft_max: int | None = None,
+        draft_schedule: str | None = None,
         lookup_max: int | None = None,
         draft_conf_min: float | None = None,
         draft_sampling: str | None = None,
@@ -332,7 +339,8 @@ class Llama(LoadedModel):
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty, repeat_penalty=repeat_penalty,
             top_k=top_k, seed=seed, logit_bias=logit_bias or (), logprobs=bool(logprobs),
             top_logprobs=top_logprobs or 0, speculative=speculative, n_draft_max=n_draft_max,
-            lookup_max=lookup_max, draft_conf_min=draft_conf_min, draft_sampling=draft_sampling,
+            draft_schedule=draft_schedule, lookup_max=lookup_max, draft_conf_min=draft_conf_min,
+            draft_sampling=draft_sampling,
             draft_accept=draft_accept,
         )  # fmt: skip
         chat = ChatParams(

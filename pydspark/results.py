@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from pydspark.generate import Done, Event, Text, Token, Usage
-from pydspark.records import Stats
+from pydspark.records import DEPTH_REASONS, Stats
 
 Piece = Callable[[int], bytes]
 """The bytes of a token id."""
@@ -151,7 +151,8 @@ def usage(counts: Usage) -> dict[str, Any]:
 def timings(stats: Stats, seed: int | None = None) -> dict[str, Any]:
     """The ``timings`` object: llama-server's fields, and the seed if it is told. Every number is finite.
 
-    Fields about drafting are there only if something was drafted, those about lookup only if tokens were copied.
+    Fields about drafting are there only if something was drafted, those about lookup only if tokens were copied, those
+    about depths also if it never paid to draft.
     """
     return {
         "cache_n": stats.cache_n,
@@ -159,6 +160,7 @@ def timings(stats: Stats, seed: int | None = None) -> dict[str, Any]:
         **_speed("predicted", stats.predicted_n, stats.predicted_ms),
         **(_drafting(stats) if stats.draft_rounds else {}),
         **(_lookup(stats) if stats.lookup_rounds else {}),
+        **(_depths(stats) if stats.draft_rounds or any(stats.reasons[:1]) else {}),
         **({} if seed is None else {"seed": seed}),
     }
 
@@ -185,6 +187,15 @@ def _lookup(stats: Stats) -> dict[str, Any]:
         "lookup_n_accepted": sum(stats.lookup_accepted_at),
         "lookup_drafted_at": list(stats.lookup_drafted_at),
         "lookup_n_accepted_at": list(stats.lookup_accepted_at),
+    }
+
+
+def _depths(stats: Stats) -> dict[str, Any]:
+    reasons = zip(DEPTH_REASONS, stats.reasons, strict=True)
+    return {
+        "saved_ms": stats.saved_ms,
+        "depths": list(stats.depths),
+        "depth_reasons": {reason: count for reason, count in reasons if count},
     }
 
 
@@ -218,6 +229,7 @@ def stats(done: Done) -> dict[str, Any]:
         "draft_ms": counts.draft_ms,
         "verify_ms": counts.verify_ms,
         "host_ms": counts.host_ms,
+        "saved_ms": counts.saved_ms,
     }
 
 

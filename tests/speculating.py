@@ -65,9 +65,21 @@ class Speculating:
         seed: int = 7,
         **sampling: object,
     ) -> Request:
-        """A request with fields of ``SamplingParams``; nothing is cut off from the distribution by default."""
+        """A request with fields of ``SamplingParams``.
+
+        By default nothing is cut off from the distribution, and depths do not depend on the clock.
+        """
         settings = SamplingParams(
-            **{"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "max_tokens": 24, **sampling}
+            **{
+                "temperature": 0.0,
+                "top_k": 0,
+                "top_p": 1.0,
+                "min_p": 0.0,
+                "max_tokens": 24,
+                "draft_schedule": "fixed",
+                "draft_sampling": "probabilistic",
+                **sampling,
+            }
         )
         return Request(prompt, settings, seed, tuple(stop_ids), bias, reuse_prefix, tuple(boundaries))
 

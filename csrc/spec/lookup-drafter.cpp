@@ -54,9 +54,10 @@ void lookup_drafter::start(std::span<const int32_t> prompt) {
 }
 
 std::span<const drafted_token> lookup_drafter::propose(int64_t n_max) {
-    drafted_.clear();
-    copy(lookup_.find(), n_max);
-    return drafted_;
+    copied_.clear();
+    extended_.clear();
+    copy(lookup_.find(), n_max, copied_);
+    return copied_;
 }
 
 std::span<const drafted_token> lookup_drafter::extend(std::span<const drafted_token> drafts, int64_t n_max) {
@@ -66,16 +67,16 @@ std::span<const drafted_token> lookup_drafter::extend(std::span<const drafted_to
     }
     const lookup_match match = lookup_.find();
     if (match.length > 0) {
-        drafted_.assign(drafts.begin(), drafts.end());
-        copy(match, n_max);
+        extended_.assign(drafts.begin(), drafts.end());
+        copy(match, n_max, extended_);
     }
     lookup_.cut(n_text);
-    return match.length > 0 ? drafted_ : drafts;
+    return match.length > 0 ? extended_ : drafts;
 }
 
-void lookup_drafter::copy(const lookup_match & match, int64_t n_max) {
-    for (int32_t i = 0; match.length > 0 && static_cast<int64_t>(drafted_.size()) < n_max; i++) {
-        drafted_token & token = drafted_.emplace_back();
+void lookup_drafter::copy(const lookup_match & match, int64_t n_max, std::vector<drafted_token> & out) const {
+    for (int32_t i = 0; match.length > 0 && static_cast<int64_t>(out.size()) < n_max; i++) {
+        drafted_token & token = out.emplace_back();
         token.id              = lookup_.following(match, i);
         token.source          = proposal_source::lookup;
         token.n_match         = match.length + i;
@@ -83,11 +84,19 @@ void lookup_drafter::copy(const lookup_match & match, int64_t n_max) {
     }
 }
 
-void lookup_drafter::learn(std::span<const drafted_token> drafts, int32_t n_accepted) {
-    for (int32_t i = 0; i < static_cast<int32_t>(drafts.size()) && i <= n_accepted; i++) {
-        const drafted_token & token = drafts[static_cast<size_t>(i)];
-        if (token.source == proposal_source::lookup) {
-            acceptance_.observe(token.n_match, i < n_accepted);
+void lookup_drafter::learn(std::span<const int32_t> given) {
+    learn(copied_, given);
+    learn(extended_, given);
+}
+
+void lookup_drafter::learn(std::span<const drafted_token> proposed, std::span<const int32_t> given) {
+    for (size_t i = 0; i < std::min(proposed.size(), given.size()); i++) {
+        const bool is_right = proposed[i].id == given[i];
+        if (proposed[i].source == proposal_source::lookup) {
+            acceptance_.observe(proposed[i].n_match, is_right);
+        }
+        if (!is_right) {
+            return;
         }
     }
 }

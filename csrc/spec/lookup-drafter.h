@@ -49,16 +49,18 @@ class lookup_drafter {
     // copied depends on those before it alone.
     std::span<const drafted_token> extend(std::span<const drafted_token> drafts, int64_t n_max);
 
-    // What became of verified drafts.
-    void                    learn(std::span<const drafted_token> drafts, int32_t n_accepted);
+    // The tokens that came instead of the last proposals, or as they said; also teaches when nothing was verified.
+    void                    learn(std::span<const int32_t> given);
     const copy_acceptance & acceptance() const { return acceptance_; }
 
   private:
-    void copy(const lookup_match & match, int64_t n_max);
+    void copy(const lookup_match & match, int64_t n_max, std::vector<drafted_token> & out) const;
+    void learn(std::span<const drafted_token> proposed, std::span<const int32_t> given);
 
     lookup                     lookup_;
     copy_acceptance            acceptance_;
-    std::vector<drafted_token> drafted_;
+    std::vector<drafted_token> copied_;   // in the place of the drafter's
+    std::vector<drafted_token> extended_; // the drafter's, and those behind them
 };
 
 } // namespace pds

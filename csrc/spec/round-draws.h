@@ -42,6 +42,9 @@ struct drafted_token {
     int32_t                n_match = 0; // of a copied token: tokens in front of it that agree with the earlier text
 };
 
+// Of drafts, the drafter's come first.
+int32_t n_by_drafter(std::span<const drafted_token> drafts);
+
 // The id of the token for a slot. candidates: at least one, the likeliest first when the rule is best.
 int32_t draw_draft(draft_rule rule, std::span<const candidate> candidates, const round_keys & keys, int32_t slot);
 
@@ -75,6 +78,23 @@ class sampled_rows : public target_rows {
   private:
     sampler & sampler_;
     row_of    logits_;
+};
+
+// Rows that note how probable the acceptance of each draft is while it is judged.
+class noted_rows : public target_rows {
+  public:
+    noted_rows(target_rows & rows, std::span<const drafted_token> drafts) : rows_(rows), drafts_(drafts) {}
+
+    const std::vector<candidate> & row(int32_t i) override;
+    void                           accept(int32_t id) override { rows_.accept(id); }
+
+    // [rows looked at] the sum of min(p, q) over tokens: the probability that a draft from q is accepted against p.
+    std::span<const double> labels() const { return labels_; }
+
+  private:
+    target_rows &                  rows_;
+    std::span<const drafted_token> drafts_;
+    std::vector<double>            labels_;
 };
 
 } // namespace pds

@@ -48,6 +48,27 @@ draft_rule read_draft_rule(const pds_request & request) {
     }
 }
 
+accept_rule read_accept_rule(const pds_request & request) {
+    if (request.draft_sampling == PDS_DRAFT_COUPLED) {
+        return accept_rule::coupled;
+    }
+    return request.block_verify != 0 ? accept_rule::by_block : accept_rule::by_token;
+}
+
+int32_t learnt_kind(const pds_request & request) {
+    if (request.temperature <= 0) {
+        return PDS_LEARNT_GREEDY;
+    }
+    switch (request.draft_sampling) {
+    case PDS_DRAFT_GREEDY:
+        return PDS_LEARNT_CERTAIN;
+    case PDS_DRAFT_COUPLED:
+        return PDS_LEARNT_COUPLED;
+    default:
+        return PDS_LEARNT_DRAWN;
+    }
+}
+
 // Where the prompt is likely to be shared: as the request says, or before its last token.
 std::vector<int64_t> read_boundaries(const pds_request & request) {
     std::vector<int64_t> boundaries(request.boundaries, request.boundaries + request.n_boundaries);
@@ -104,34 +125,36 @@ void session::check_prompt(const pds_request & request) const {
                 "top_logprobs is %d; it must be in 0..%d", request.top_logprobs, max_top_logprobs);
 }
 
-session::draft_settings session::read_draft_settings(const pds_request & request) const {
-    draft_settings settings;
+depth_settings session::read_depth_settings(const pds_request & request) const {
+    depth_settings settings;
+    settings.schedule = request.draft_schedule;
     settings.conf_min = request.draft_conf_min;
-    settings.accept   = request.block_verify != 0 ? accept_rule::by_block : accept_rule::by_token;
-    if (request.draft_sampling == PDS_DRAFT_COUPLED) {
-        settings.accept = accept_rule::coupled;
-    }
+    settings.kind     = learnt_kind(request);
     PDS_REQUIRE(request.n_lookup_max >= 0 && request.n_lookup_max <= most_copied_tokens, PDS_ERR_ARGUMENT,
                 "n_lookup_max is %d; it must be in 0..%d", request.n_lookup_max, most_copied_tokens);
     settings.n_lookup = lookup_ && request.n_draft_max != 0 ? request.n_lookup_max : 0;
     if (!block_ || request.n_draft_max == 0) {
         return settings;
     }
-    PDS_REQUIRE(settings.conf_min <= 0 || draft_model_->has_confidence(), PDS_ERR_ARGUMENT,
+    settings.has_confidence = draft_model_->has_confidence();
+    PDS_REQUIRE(settings.conf_min <= 0 || settings.has_confidence, PDS_ERR_ARGUMENT,
                 "draft_conf_min is %g, but this drafter has no confidence head; use 0",
                 static_cast<double>(settings.conf_min));
-    settings.n_max = request.n_draft_max < 0 ? block_->n_slots() : std::min(request.n_draft_max, block_->n_slots());
+    settings.n_slots = request.n_draft_max < 0 ? block_->n_slots() : std::min(request.n_draft_max, block_->n_slots());
     return settings;
 }
 
 void session::start(const pds_request & request, progress & progress) {
     end_request();
     check_prompt(request);
-    sampling_params sampling = read_sampling(request);
-    draft_settings_          = read_draft_settings(request);
-    boundaries_              = read_boundaries(request);
+    sampling_params      sampling = read_sampling(request);
+    const depth_settings depths   = read_depth_settings(request);
+    n_draft_max_                  = depths.n_slots;
+    n_lookup_max_                 = depths.n_lookup;
+    accept_rule_                  = read_accept_rule(request);
+    boundaries_                   = read_boundaries(request);
     sampler_.emplace(sampling, model_->hparams.n_vocab_rows, model_->hparams.banned);
-    if (draft_settings_.n_max > 0) {
+    if (n_draft_max_ > 0) {
         block_->start(read_draft_rule(request), sampling, request.seed);
     }
     seed_ = request.seed;
@@ -148,6 +171,10 @@ void session::start(const pds_request & request, progress & progress) {
         sequence_.cut(0);
     }
     stats_.cache_n = sequence_.n_past();
+    if (!chooser_.knows_costs(depths)) {
+        measure_costs(depths, progress);
+    }
+    chooser_.start(depths);
     {
         const stage_timer timer(stats_.prompt_ms);
         prefill(prompt, progress);
@@ -155,10 +182,41 @@ void session::start(const pds_request & request, progress & progress) {
     for (const int32_t id : prompt) {
         sampler_->accept(id);
     }
-    if (draft_settings_.n_lookup > 0) {
+    if (n_lookup_max_ > 0) {
         lookup_->start(prompt);
     }
     finish_ = n_predict_ == 0 ? PDS_FINISH_LENGTH : PDS_FINISH_NONE;
+}
+
+// Once per session with nothing known: batches of a few sizes, and blocks. Short ones twice, for the first one also
+// builds its graph.
+void session::measure_costs(const depth_settings & settings, progress & progress) {
+    constexpr double long_ms = 50;
+    const int64_t    n_past  = sequence_.n_past();
+    const auto       twice   = [](auto && once) {
+        const double first = once();
+        return first < long_ms ? std::min(first, once()) : first;
+    };
+    for (const int32_t n_rows : depth_chooser::rows_to_measure(settings)) {
+        if (n_rows > sequence_.batch_rows() || n_past + n_rows > sequence_.n_ctx()) {
+            continue;
+        }
+        const std::vector<int32_t> tokens = spread_tokens(n_rows, model_->hparams.n_vocab);
+        chooser_.observe_verify(n_rows, n_past, twice([&] {
+                                    const stopwatch watch;
+                                    sequence_.append(tokens, n_rows, progress);
+                                    const double ms = watch.elapsed_ms();
+                                    sequence_.cut(n_past);
+                                    return ms;
+                                }));
+    }
+    if (depth_chooser::must_know_drafting(settings) && n_past + settings.n_slots < sequence_.n_ctx()) {
+        chooser_.observe_draft(settings.n_slots, n_past, twice([&] {
+                                   const stopwatch watch;
+                                   block_->propose(0, settings.n_slots, progress);
+                                   return watch.elapsed_ms();
+                               }));
+    }
 }
 
 void session::prefill(std::span<const int32_t> prompt, progress & progress) {
@@ -196,11 +254,20 @@ pds_step session::step(progress & progress) {
     if (finish_ == PDS_FINISH_NONE) {
         const stage_timer timer(stats_.predicted_ms);
         const stopwatch   watch;
-        const double      graph_ms = sequence_.graph_ms() + stats_.draft_ms;
-        const auto        drafts   = draft(progress);
+        const double      graph_ms    = sequence_.graph_ms() + stats_.draft_ms;
+        const double      rollback_ms = sequence_.rollback_ms();
+        const double      draft_ms    = stats_.draft_ms;
+        const bool        is_round    = pending_.has_value(); // not the prompt's last row
+        const auto        drafts      = draft(progress);
+        const stopwatch   verify_watch;
         verify(drafts, progress);
         try {
-            commit(drafts, accept(drafts), out);
+            const verdict verdict = accept(drafts);
+            commit(drafts, verdict, out);
+            if (is_round) {
+                learn(drafts, verdict.n_accepted, verdict.n_accepted + 1,
+                      { stats_.draft_ms - draft_ms, verify_watch.elapsed_ms(), sequence_.rollback_ms() - rollback_ms });
+            }
         } catch (...) { // rows that cannot be drawn from: forget them, and the request
             sequence_.cut(base_ + 1);
             end_request();
@@ -219,31 +286,43 @@ int64_t session::most_drafts(int32_t wanted) const {
     return std::min({ static_cast<int64_t>(wanted), room, left });
 }
 
-// The tokens to verify: those that followed when the text went the same way earlier, or else the drafter's, and
-// behind them what followed these earlier.
+// The tokens to verify.
 std::span<const drafted_token> session::draft(progress & progress) {
+    choice_ = {};
     if (!pending_) {
         return {};
     }
-    const int64_t n_lookup = most_drafts(draft_settings_.n_lookup);
+    const int64_t n_max    = most_drafts(n_draft_max_);
+    const int64_t n_lookup = most_drafts(n_lookup_max_);
     const auto    copied   = n_lookup > 0 ? lookup_->propose(n_lookup) : std::span<const drafted_token>();
-    if (!copied.empty()) {
-        stats_.draft_rounds++;
-        return fair_share(copied);
-    }
-    const auto drafts = draft_block_of(*pending_, progress);
-    return drafts.empty() || n_lookup <= 0 ? drafts : fair_share(lookup_->extend(drafts, n_lookup));
-}
-
-std::span<const drafted_token> session::draft_block_of(int32_t anchor, progress & progress) {
-    const int64_t n_max = most_drafts(draft_settings_.n_max);
-    if (n_max <= 0) {
+    if (n_max <= 0 && copied.empty()) {
         return {};
     }
+    switch (chooser_.before(static_cast<int32_t>(std::max<int64_t>(n_max, 0)), copied, sequence_.n_past())) {
+    case draft_source::nobody:
+        choice_.reason = depth_reason::parked;
+        return {};
+    case draft_source::lookup:
+        stats_.draft_rounds++;
+        choice_ = chooser_.choose_copied(copied, 0);
+        return copied.first(static_cast<size_t>(choice_.n_drafts));
+    default:
+        return draft_by_block(n_max, n_lookup, progress);
+    }
+}
+
+// The drafter's tokens, and behind them, if all of them are verified, what followed these earlier in the text.
+std::span<const drafted_token> session::draft_by_block(int64_t n_max, int64_t n_lookup, progress & progress) {
     const stage_timer timer(stats_.draft_ms);
-    const auto        drafts = block_->propose(anchor, draft_settings_.n_max, progress);
+    auto              drafts = block_->propose(*pending_, n_draft_max_, progress);
+    drafts                   = drafts.first(std::min(drafts.size(), static_cast<size_t>(n_max)));
     stats_.draft_rounds++;
-    return trusted_drafts(drafts, n_max, draft_settings_.conf_min);
+    choice_ = chooser_.choose(drafts);
+    if (choice_.n_drafts == n_draft_max_ && n_lookup > n_draft_max_) {
+        drafts  = lookup_->extend(drafts, n_lookup);
+        choice_ = chooser_.choose_copied(drafts, n_draft_max_);
+    }
+    return drafts.first(static_cast<size_t>(choice_.n_drafts));
 }
 
 void session::verify(std::span<const drafted_token> drafts, progress & progress) {
@@ -263,8 +342,26 @@ void session::verify(std::span<const drafted_token> drafts, progress & progress)
 
 verdict session::accept(std::span<const drafted_token> drafts) {
     ahead_ = *sampler_;
-    sampled_rows rows(*ahead_, [this](int32_t row) { return logits_row(row); });
-    return accept_drafts(draft_settings_.accept, drafts, rows, { seed_, static_cast<uint64_t>(base_ + 1) });
+    sampled_rows  rows(*ahead_, [this](int32_t row) { return logits_row(row); });
+    noted_rows    noted(rows, drafts);
+    const verdict verdict = accept_drafts(accept_rule_, drafts, noted, { seed_, static_cast<uint64_t>(base_ + 1) });
+    labels_.assign(noted.labels().begin(), noted.labels().end());
+    return verdict;
+}
+
+// Slots behind the first rejected one were judged after a text that did not come about: they teach nothing.
+void session::learn(std::span<const drafted_token> drafts, int32_t n_accepted, int32_t n_tokens,
+                    const round_times & times) {
+    stats_.depths[drafts.size()]++;
+    stats_.reasons[static_cast<size_t>(choice_.reason)]++;
+    labels_.resize(std::min({ labels_.size(), drafts.size(), static_cast<size_t>(n_accepted) + 1 }));
+    if (accept_rule_ == accept_rule::coupled) { // shared noise accepts by more than chance
+        for (size_t i = 0; i < labels_.size(); i++) {
+            labels_[i] = static_cast<int32_t>(i) < n_accepted ? 1 : 0;
+        }
+    }
+    chooser_.after({ drafts, labels_, n_tokens, base_, times.draft, times.verify, times.rollback });
+    stats_.saved_ms = chooser_.saved_ms();
 }
 
 // Emits up to the first end of generation, and leaves the caches as if only what was emitted had been decoded.
@@ -278,23 +375,22 @@ void session::commit(std::span<const drafted_token> drafts, const verdict & verd
             stats_.lookup_accepted_at[i] += i < out.n_by_drafter ? 0 : 1;
         }
     }
-    if (lookup_) {
-        lookup_->learn(drafts, verdict.n_accepted);
-    }
     if (finish_ == PDS_FINISH_NONE) {
         emit(verdict.next, verdict.n_accepted, out);
+    }
+    if (n_lookup_max_ > 0) {
+        lookup_->learn({ out.tokens, static_cast<size_t>(out.n_tokens) });
     }
     sequence_.cut(base_ + 1 + out.n_tokens - (pending_ ? 1 : 0));
 }
 
 void session::count(std::span<const drafted_token> drafts, pds_step & out) {
     stats_.n_rounds++;
+    out.n_by_drafter = n_by_drafter(drafts);
     for (size_t i = 0; i < drafts.size(); i++) {
-        const bool is_copied = drafts[i].source == proposal_source::lookup;
-        out.n_by_drafter += is_copied ? 0 : 1;
         stats_.draft_n++;
         stats_.drafted_at[i]++;
-        stats_.lookup_drafted_at[i] += is_copied ? 1 : 0;
+        stats_.lookup_drafted_at[i] += static_cast<int32_t>(i) < out.n_by_drafter ? 0 : 1;
     }
     stats_.lookup_rounds += static_cast<size_t>(out.n_by_drafter) < drafts.size() ? 1 : 0;
 }
@@ -311,7 +407,7 @@ void session::emit(int32_t id, int32_t row, pds_step & out) {
     out.n_tokens++;
     stats_.predicted_n++;
     sampler_->accept(id);
-    if (draft_settings_.n_lookup > 0) {
+    if (n_lookup_max_ > 0) {
         lookup_->append(id);
     }
     pending_ = id;

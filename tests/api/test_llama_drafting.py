@@ -33,7 +33,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 
 def open_pair(pair: Pair, **options: Any) -> Llama:
-    return Llama(pair.target_path, **{"draft": pair.draft_path, "n_ctx": 128, "n_threads": 1, **options})
+    return Llama(
+        pair.target_path,
+        **{"draft": pair.draft_path, "n_ctx": 128, "n_threads": 1, "draft_schedule": "fixed", **options},
+    )
 
 
 @pytest.fixture(scope="module")

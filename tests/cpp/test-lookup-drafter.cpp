@@ -91,36 +91,47 @@ void test_a_new_prompt_leaves_nothing_of_the_last() {
     CHECK(drafter.propose(8).empty());
 }
 
-// Tokens behind the first rejected one were judged after a text that did not come about.
+// Tokens behind the first wrong one would have followed a text that did not come about.
 void test_what_became_of_copies_is_learnt() {
-    lookup_drafter drafter      = drafter_of("the cat sat. the ca");
-    const auto     before       = drafter.acceptance();
-    const auto     copied       = drafter.propose(16);
-    const double   short_before = before(4);
-    drafter.learn(copied, 1); // 6 tokens agreed: accepted; 7: rejected; 8 and more: not known
+    lookup_drafter drafter = drafter_of("the cat sat. the ca");
+    const auto     before  = drafter.acceptance();
+    drafter.propose(16);
+    drafter.learn(ids_of("txs")); // 6 tokens agreed: right; 7: wrong; 8 and more: not known
     CHECK(drafter.acceptance()(4) == drafter.acceptance()(7));
+    CHECK(drafter.acceptance()(4) < before(4));
     CHECK(drafter.acceptance()(8) == before(8));
     CHECK(drafter.acceptance()(3) == before(3));
     for (int i = 0; i < 1000; i++) {
-        drafter.learn(copied, 0);
+        drafter.learn(ids_of("x"));
     }
     CHECK(drafter.acceptance()(6) < 0.01);
-    CHECK(drafter.acceptance()(6) < short_before);
     for (int i = 0; i < 1000; i++) {
-        drafter.learn(copied, 16);
+        drafter.learn(ids_of("t sat. the cat s"));
     }
     for (const int32_t n_match : { 6, 8, 15, 16, 21 }) {
         CHECK(drafter.acceptance()(n_match) > 0.99);
         CHECK(drafter.acceptance()(n_match) <= 1);
     }
     CHECK(drafter.propose(1).front().confidence > 0.99f);
-    const std::vector<drafted_token> block = block_of("t s");
-    for (int i = 0; i < 1000; i++) {
-        drafter.learn(block, 0); // the drafter's are no business of lookup
-    }
-    CHECK(drafter.acceptance()(6) > 0.99);
     CHECK(drafter.acceptance()(0) == drafter.acceptance()(1));
     CHECK(drafter.acceptance()(1 << 30) == drafter.acceptance()(200));
+}
+
+void test_copies_behind_a_block_are_learnt_of_when_the_block_was_right() {
+    lookup_drafter                   drafter = drafter_of("the cat sat. so ");
+    const std::vector<drafted_token> block   = block_of("the ");
+    const auto                       before  = drafter.acceptance();
+    drafter.propose(7);
+    drafter.extend(block, 7);
+    drafter.learn(ids_of("thx"));
+    drafter.learn(ids_of("the "));
+    CHECK(drafter.acceptance()(4) == before(4)); // the drafter's tokens are no business of lookup
+    drafter.learn(ids_of("the dog"));
+    CHECK(drafter.acceptance()(4) < before(4));
+    const double after_one = drafter.acceptance()(4);
+    drafter.propose(7); // the block is of an earlier round now
+    drafter.learn(ids_of("the dog"));
+    CHECK(drafter.acceptance()(4) == after_one);
 }
 
 } // namespace
@@ -131,5 +142,6 @@ int main() {
     test_a_copy_is_followed_half_as_far_as_it_agrees();
     test_a_new_prompt_leaves_nothing_of_the_last();
     test_what_became_of_copies_is_learnt();
+    test_copies_behind_a_block_are_learnt_of_when_the_block_was_right();
     return pds_test::check_result();
 }
