@@ -15,7 +15,7 @@ from tiny.pairs import Pair
 from pydspark._native import Draft, Gguf, Model, Session
 from pydspark.errors import Cancelled
 from pydspark.params import ModelParams, SamplingParams
-from pydspark.records import Finish, Progress, Request, Stats, Step
+from pydspark.records import Finish, Learnt, LearntCost, LearntCosts, Progress, Request, Stats, Step
 
 F32_CACHES = {"type_k": "f32", "type_v": "f32", "type_k_draft": "f32", "type_v_draft": "f32"}
 
@@ -170,3 +170,9 @@ def step_until_cancelled(target: Speculating, tokens: list[int]) -> None:
             except Cancelled:
                 return
     raise AssertionError("no step was cancelled")
+
+
+def costs(*verify: float, draft: float = 0.2, n_slots: int = 8) -> Learnt:
+    """What a session may know of costs: milliseconds of batches of 1, 2, ... rows, and of a block."""
+    rows = tuple(LearntCost(i + 1, 50.0, ms, 20.0) for i, ms in enumerate(verify))
+    return Learnt(LearntCosts(rows), LearntCosts((LearntCost(n_slots, 50.0, draft, 20.0),)))

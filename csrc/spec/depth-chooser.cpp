@@ -168,7 +168,7 @@ void depth_chooser::after(const round_outcome & outcome) {
 
 void depth_chooser::learn_slots(const round_outcome & outcome) {
     calibration & reliability = kinds_[static_cast<size_t>(settings_.kind)];
-    const size_t n_labels = std::min(outcome.labels.size(), static_cast<size_t>(n_by_drafter(outcome.drafts)));
+    const size_t  n_labels    = std::min(outcome.labels.size(), static_cast<size_t>(n_by_drafter(outcome.drafts)));
     for (size_t i = 0; i < n_labels; i++) {
         const auto slot = static_cast<int32_t>(i);
         scheduler_->learn(slot, outcome.labels[i]);

@@ -91,11 +91,11 @@ class session {
     // of the request at hand
     std::optional<sampler> sampler_;
     std::optional<sampler> ahead_; // the sampler's state along a drafted path
-    accept_rule            accept_rule_ = accept_rule::by_block;
+    accept_rule            accept_rule_  = accept_rule::by_block;
     int32_t                n_draft_max_  = 0; // tokens of the drafter per round
     int32_t                n_lookup_max_ = 0; // tokens per round when some are copied
-    depth_choice           choice_;          // of the round at hand
-    std::vector<double>    labels_;          // probability that each of its drafts is accepted, as far as it was judged
+    depth_choice           choice_;           // of the round at hand
+    std::vector<double>    labels_; // probability that each of its drafts is accepted, as far as it was judged
     uint64_t               seed_ = 0;
     std::vector<int32_t>   stop_ids_;
     std::vector<int64_t>   boundaries_;       // numbers of prompt tokens after which a checkpoint is made

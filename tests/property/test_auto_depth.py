@@ -7,20 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from running import DATA
-from speculating import F32_CACHES, Answer, MakePair, Speculating, speculating
+from speculating import F32_CACHES, Answer, MakePair, Speculating, costs, speculating
 from tiny.pairs import GOOD, HOSTILE, MIXED
 
-from pydspark.records import DEPTH_REASONS, Learnt, LearntCost, LearntCosts
+from pydspark.records import DEPTH_REASONS
 
 PROMPT = [40, 41, 45, 42, 200, 43, 7]
 N_SLOTS = 8
 AUTO = {"draft_schedule": "auto", "n_draft_max": None}
-
-
-def costs(*verify: float, draft: float = 0.2) -> Learnt:
-    """Costs of batches of 1, 2, ... rows, and of a block."""
-    rows = tuple(LearntCost(i + 1, 50.0, ms, 20.0) for i, ms in enumerate(verify))
-    return Learnt(LearntCosts(rows), LearntCosts((LearntCost(N_SLOTS, 50.0, draft, 20.0),)))
 
 
 FLAT = costs(*(1 + 0.02 * k for k in range(9)))

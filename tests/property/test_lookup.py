@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from speculating import MANY_TOKENS, Answer, MakePair, Speculating, speculating, step_until_cancelled
+from speculating import MANY_TOKENS, Answer, MakePair, Speculating, costs, speculating, step_until_cancelled
 from tiny.pairs import GOOD, MIXED, Pair
 
 from pydspark.errors import ArgumentError
@@ -52,6 +52,23 @@ def test_greedy_text_is_that_of_plain_decoding(make_pair: MakePair, architecture
             answer = target.generate(prompt, max_tokens=60, n_draft_max=5)
             assert answer.tokens == wanted
             assert 0 < n_copied_accepted(answer) < n_copied(answer)
+
+
+@pytest.mark.parametrize("draft", [False, True], ids=["alone", "with a drafter"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen35moe"])
+def test_copies_are_verified_as_far_as_they_pay(make_pair: MakePair, architecture: str, draft: bool) -> None:
+    pair = make_pair(MIXED, architecture)
+    follows = plain(pair).generate(PROMPT, max_tokens=40).tokens
+    prompt = PROMPT + follows + [99] + PROMPT
+    wanted = plain(pair).generate(prompt, max_tokens=60).tokens
+    lengths = {}
+    for name, slope in {"cheap": 0.01, "dear": 0.3, "hopeless": 1.0}.items():
+        target = copying(pair, draft, lookup_match=1)
+        target.session.set_learnt(costs(*(1 + slope * k for k in range(17))), frozen=True)
+        answer = target.generate(prompt, max_tokens=60, n_draft_max=None, draft_schedule="auto")
+        assert answer.tokens == wanted
+        lengths[name] = len(answer.stats.lookup_drafted_at)
+    assert lengths["cheap"] >= lengths["dear"] > lengths["hopeless"] == 0
 
 
 @pytest.mark.parametrize("lookup_max", [0, 1, 3, 16])
@@ -160,7 +177,7 @@ def test_copied_runs_leave_the_state_of_decoding_one_by_one(
         for token in answer.tokens[:-1]:
             straight.read([token])
         assert_same_state(target, straight, draft)
-    assert len(lengths) > 3
+    assert len(lengths) > 1
 
 
 @pytest.mark.parametrize("draft", [False, True], ids=["alone", "with a drafter"])
