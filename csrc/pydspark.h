@@ -37,6 +37,11 @@ typedef struct pds_error {
 // fraction is in [0, 1].
 typedef int32_t (*pds_progress_fn)(void * user, double fraction);
 
+// Says which tokens may follow the first tokens of an answer: sets bits of words, [(n_vocab + 31) / 32] and all 0, the
+// bit id % 32 of word id / 32 for each id. Called on the calling thread for answers that may still be taken back; only
+// tokens of the last round can differ from those of the call before. A result other than 0 cancels the call.
+typedef int32_t (*pds_mask_fn)(void * user, const int32_t * tokens, int64_t n_tokens, uint32_t * words);
+
 // ---- library ----
 
 int32_t      pds_abi_version(void);
@@ -261,6 +266,9 @@ typedef struct pds_request {
     const int32_t * bias_ids;      // [n_bias]
     const float *   bias_values;   // [n_bias] added to the logits; -inf bans
     int64_t         n_bias;
+
+    pds_mask_fn mask; // or null: any token may follow
+    void *      mask_user;
 
     int32_t n_draft_max;    // most tokens to draft per round; 0 = plain decoding, -1 = as many as the drafter can
     int32_t n_lookup_max;   // most tokens of a round when some are copied from earlier text, up to 16; 0 = no lookup

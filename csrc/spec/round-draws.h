@@ -69,15 +69,23 @@ class sampled_rows : public target_rows {
   public:
     using row_of = std::function<std::span<const float>(int32_t)>;
 
-    // sampler: its state at row 0; it follows the accepted drafts. logits: of a row, [n_vocab_rows].
-    sampled_rows(sampler & sampler, row_of logits) : sampler_(sampler), logits_(std::move(logits)) {}
+    // sampler: its state at row 0; it follows the accepted drafts. masks: likewise. logits: of a row, [n_vocab_rows].
+    sampled_rows(sampler & sampler, token_masks & masks, row_of logits)
+        : sampler_(sampler), masks_(masks), logits_(std::move(logits)) {}
 
-    const std::vector<candidate> & row(int32_t i) override { return sampler_.distribution(logits_(i)); }
-    void                           accept(int32_t id) override { sampler_.accept(id); }
+    const std::vector<candidate> & row(int32_t i) override {
+        return sampler_.distribution(logits_(i), masks_.after(path_));
+    }
+    void accept(int32_t id) override {
+        sampler_.accept(id);
+        path_.push_back(id);
+    }
 
   private:
-    sampler & sampler_;
-    row_of    logits_;
+    sampler &            sampler_;
+    token_masks &        masks_;
+    row_of               logits_;
+    std::vector<int32_t> path_; // accepted so far
 };
 
 // Rows that note how probable the acceptance of each draft is while it is judged.

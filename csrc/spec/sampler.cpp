@@ -39,7 +39,7 @@ bool has_penalties(const sampling_params & params) {
     const long long at        = static_cast<long long>(position);
     const bool      model_has = std::any_of(logits.begin(), logits.end(), [](float x) { return x > -infinity; });
     PDS_REQUIRE(!model_has, PDS_ERR_ARGUMENT,
-                "logit bias and bans leave no token to draw at position %lld: allow at least one", at);
+                "the grammar, logit bias and bans leave no token to draw at position %lld: allow at least one", at);
     throw error(PDS_ERR_INTERNAL, format("the model produced no logit above -inf at position %lld", at), position);
 }
 
@@ -109,14 +109,29 @@ float sampler::changed_logit(const token_rule & rule, float logit) const {
     return logit;
 }
 
-const std::vector<candidate> & sampler::distribution(std::span<const float> logits) {
+std::span<const float> sampler::masked(std::span<const float> logits, token_mask allowed) {
+    if (allowed.empty()) {
+        return logits;
+    }
+    masked_.assign(logits.size(), -infinity);
+    const size_t n_named = std::min(logits.size(), allowed.size() * 32);
+    for (size_t id = 0; id < n_named; id++) {
+        if (allows(allowed, static_cast<int32_t>(id))) {
+            masked_[id] = logits[id];
+        }
+    }
+    return masked_;
+}
+
+const std::vector<candidate> & sampler::distribution(std::span<const float> logits, token_mask allowed) {
     PDS_REQUIRE(logits.size() == static_cast<size_t>(n_vocab_rows_), PDS_ERR_INTERNAL,
                 "a row of %zu logits reached a sampler for %d", logits.size(), n_vocab_rows_);
+    const std::span<const float> row = masked(logits, allowed);
     patches_.clear();
     for (const token_rule & rule : rules_) {
-        patches_.push_back({ rule.id, changed_logit(rule, logits[static_cast<size_t>(rule.id)]) });
+        patches_.push_back({ rule.id, changed_logit(rule, row[static_cast<size_t>(rule.id)]) });
     }
-    const std::vector<candidate> & candidates = truncator_.apply({ logits, patches_, n_accepted_ });
+    const std::vector<candidate> & candidates = truncator_.apply({ row, patches_, n_accepted_ });
     if (candidates.empty()) {
         throw_no_candidate(logits, n_accepted_);
     }

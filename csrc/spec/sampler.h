@@ -1,8 +1,10 @@
 // What plain decoding draws from: the sampler settings of one request and its penalty window.
 //
-// Order, that of llama.cpp's default chain: logit bias and bans, then penalties, then the truncation of truncation.h.
+// Order, that of llama.cpp's default chain: the mask of what may follow, logit bias and bans, then penalties, then the
+// truncation of truncation.h.
 #pragma once
 
+#include "spec/token-masks.h"
 #include "spec/truncation.h"
 
 #include <cstdint>
@@ -36,9 +38,10 @@ class sampler {
     void accept(int32_t id);
 
     // The distribution of the next token: see truncator::apply for its order and lifetime. logits: [n_vocab_rows].
-    // Throws PDS_ERR_ARGUMENT when bias and bans leave no token, PDS_ERR_INTERNAL when the model's own row has none or
-    // holds NaN or +inf. Rows of banned ids are not looked at.
-    const std::vector<candidate> & distribution(std::span<const float> logits);
+    // allowed: of these rows; those behind its last word are not allowed. Throws PDS_ERR_ARGUMENT when mask, bias and
+    // bans leave no token, PDS_ERR_INTERNAL when the model's own row has none or holds NaN or +inf. Rows of banned ids
+    // are not looked at.
+    const std::vector<candidate> & distribution(std::span<const float> logits, token_mask allowed = {});
 
     // Inverse of the cumulative distribution at u in (0, 1). The p need not add up to exactly 1.
     static int32_t draw(std::span<const candidate> candidates, double u);
@@ -59,6 +62,7 @@ class sampler {
 
     void  add_bias(int32_t id, float value);
     void  forget_oldest();
+    std::span<const float> masked(std::span<const float> logits, token_mask allowed);
     float changed_logit(const token_rule & rule, float logit) const;
 
     sampling_params           params_;
@@ -69,6 +73,7 @@ class sampler {
     std::vector<int32_t>      window_;  // ring of the last repeat_last_n tokens; not used when that is -1
     std::vector<token_rule>   rules_;   // ids ascending
     std::vector<scored_token> patches_; // of the row at hand
+    std::vector<float>        masked_;  // the row without what is not allowed
 };
 
 struct token_logprob {

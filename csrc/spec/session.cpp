@@ -154,8 +154,9 @@ void session::start(const pds_request & request, progress & progress) {
     accept_rule_                  = read_accept_rule(request);
     boundaries_                   = read_boundaries(request);
     sampler_.emplace(sampling, model_->hparams.n_vocab_rows, model_->hparams.banned);
+    masks_.start(request.mask, request.mask_user, model_->hparams.n_vocab);
     if (n_draft_max_ > 0) {
-        block_->start(read_draft_rule(request), sampling, request.seed);
+        block_->start(read_draft_rule(request), sampling, request.seed, masks_);
     }
     seed_ = request.seed;
     stop_ids_.assign(request.stop_ids, request.stop_ids + request.n_stop_ids);
@@ -342,7 +343,7 @@ void session::verify(std::span<const drafted_token> drafts, progress & progress)
 
 verdict session::accept(std::span<const drafted_token> drafts) {
     ahead_ = *sampler_;
-    sampled_rows  rows(*ahead_, [this](int32_t row) { return logits_row(row); });
+    sampled_rows  rows(*ahead_, masks_, [this](int32_t row) { return logits_row(row); });
     noted_rows    noted(rows, drafts);
     const verdict verdict = accept_drafts(accept_rule_, drafts, noted, { seed_, static_cast<uint64_t>(base_ + 1) });
     labels_.assign(noted.labels().begin(), noted.labels().end());
@@ -407,6 +408,7 @@ void session::emit(int32_t id, int32_t row, pds_step & out) {
     out.n_tokens++;
     stats_.predicted_n++;
     sampler_->accept(id);
+    masks_.commit(id);
     if (n_lookup_max_ > 0) {
         lookup_->append(id);
     }
@@ -470,7 +472,8 @@ std::vector<int32_t> session::inspect_draft(int32_t anchor, int32_t n, const std
     PDS_REQUIRE(block_ && n >= 1 && n <= block_->n_slots(), PDS_ERR_ARGUMENT,
                 "a session with a drafter and at most %d tokens are needed to draft %d", block_ ? block_->n_slots() : 0,
                 n);
-    block_->start(draft_rule::best, {}, 0);
+    masks_.start(nullptr, nullptr, 0);
+    block_->start(draft_rule::best, {}, 0, masks_);
     std::vector<int32_t> ids;
     for (const drafted_token & token : block_->inspect(anchor, n, taps, progress)) {
         ids.push_back(token.id);

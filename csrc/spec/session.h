@@ -91,6 +91,7 @@ class session {
     // of the request at hand
     std::optional<sampler> sampler_;
     std::optional<sampler> ahead_; // the sampler's state along a drafted path
+    token_masks            masks_;
     accept_rule            accept_rule_  = accept_rule::by_block;
     int32_t                n_draft_max_  = 0; // tokens of the drafter per round
     int32_t                n_lookup_max_ = 0; // tokens per round when some are copied
