@@ -119,6 +119,8 @@ class Llama(LoadedModel):
         cache_ram: int = 8192,
         type_k_draft: int | str | None = None,
         type_v_draft: int | str | None = None,
+        draft_candidates: int = 64,
+        draft_shortlist: int | None = None,
         n_draft_max: int | None = None,
         draft_conf_min: float = 0.0,
         draft_sampling: str = "probabilistic",
@@ -132,6 +134,7 @@ class Llama(LoadedModel):
             n_gpu_layers=n_gpu_layers, use_mmap=use_mmap, use_mlock=use_mlock, repack=repack, type_k=type_k,
             type_v=type_v, flash_attn=flash_attn, spec_type=spec_type, verify=verify, type_k_draft=type_k_draft,
             type_v_draft=type_v_draft, fused_experts=fused_experts, rollback=rollback, cache_ram=cache_ram,
+            draft_candidates=draft_candidates, draft_shortlist=draft_shortlist,
         )  # fmt: skip
         defaults = SamplingParams(
             n_draft_max=n_draft_max, draft_conf_min=draft_conf_min, draft_sampling=draft_sampling,

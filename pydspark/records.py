@@ -56,7 +56,11 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class DraftInfo:
-    """What a drafter file holds. ``target_layers`` are the target's layers whose outputs it reads."""
+    """What a drafter file holds.
+
+    ``target_layers`` are the target's layers whose outputs it reads. ``n_short_list`` counts the tokens that it lists
+    to make drafts of, 0 without a list.
+    """
 
     n_layer: int
     n_embd: int
@@ -68,6 +72,7 @@ class DraftInfo:
     has_confidence: bool
     borrows_embedding: bool
     borrows_head: bool
+    n_short_list: int
     target_layers: tuple[int, ...]
     n_bytes: int
 

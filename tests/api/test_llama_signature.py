@@ -77,6 +77,8 @@ METHODS: list[tuple[str, dict[str, Any], dict[str, Any], set[str]]] = [
             "cache_ram",
             "type_k_draft",
             "type_v_draft",
+            "draft_candidates",
+            "draft_shortlist",
             "sampling",
             *DRAFTING,
         },
