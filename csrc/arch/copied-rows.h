@@ -5,6 +5,7 @@
 #include "gguf/gguf-file.h"
 #include "graph/linear.h"
 #include "model/device.h"
+#include "pydspark.h"
 
 #include <cstdint>
 #include <span>
