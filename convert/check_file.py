@@ -17,7 +17,7 @@ from .target import MERGES, TOKENS, Target, tokenizer_hash
 
 _CONVERT = "convert the checkpoint again"
 # the stored fingerprint is the checkpoint's; these are the largest distances that number formats cause
-_DISTANCE, _DISTANCE_OF_FOUR_BITS = 0.1, 0.4
+_DISTANCE, _DISTANCE_OF_FEW_BITS = 0.1, 0.8
 
 
 def check_file(path: Path, target: Target) -> list[str]:
@@ -123,7 +123,7 @@ def _check_fingerprint(file: GgufFile, settings: DraftSettings, problems: list[P
         return "fingerprint: none in the file, so its arithmetic was not checked"
     distance = stored.distance(fingerprint_of_file(file, settings))
     few_bits = any(tensor.kind in FEW_BITS for tensor in file.tensors.values())
-    most = _DISTANCE_OF_FOUR_BITS if few_bits else _DISTANCE
+    most = _DISTANCE_OF_FEW_BITS if few_bits else _DISTANCE
     if not distance <= most:
         seen = f"the tensors compute something else (relative difference {distance:.3g})"
         problems.append(Problem("fingerprint", seen, f"at most {most}", _CONVERT))

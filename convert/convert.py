@@ -30,7 +30,7 @@ from .writer import write
 
 # largest relative distance between the fingerprints of checkpoint and file, by what storing does to the values
 _LOSSLESS_DISTANCE = 1e-6
-_DISTANCE = {"f32": 1e-6, "f16": 0.02, "bf16": 0.05, "q8_0": 0.1, "mixed": 0.1, "q4_0": 0.4}
+_DISTANCE = {"f32": 1e-6, "f16": 0.02, "bf16": 0.05, "q8_0": 0.1, "mixed": 0.1, "q4_0": 0.8}
 
 
 @dataclass(frozen=True)
