@@ -178,6 +178,14 @@ void pds_session_stats(const pds_session * session, pds_stats * out) {
     *out = session->session.stats();
 }
 
+void pds_session_learnt(const pds_session * session, pds_learnt * out) {
+    *out = session->session.learnt();
+}
+
+void pds_session_set_learnt(pds_session * session, const pds_learnt * learnt, int32_t frozen) {
+    session->session.set_learnt(*learnt, frozen != 0);
+}
+
 void pds_session_cancel(pds_session * session) {
     session->session.cancel();
 }

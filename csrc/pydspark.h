@@ -235,6 +235,13 @@ enum {
     PDS_DRAFT_COUPLED       = 2, // same seed, same text as without drafter; also changes how plain decoding draws
 };
 
+// How many drafts a round verifies.
+enum {
+    PDS_SCHEDULE_AUTO      = 0, // as many as pay for themselves, by what rounds cost and how many are accepted
+    PDS_SCHEDULE_THRESHOLD = 1, // up to the first that the drafter trusts less than draft_conf_min
+    PDS_SCHEDULE_FIXED     = 2, // n_draft_max
+};
+
 typedef struct pds_request {
     const int32_t * tokens; // [n_tokens] the whole prompt
     int64_t         n_tokens;
@@ -262,6 +269,7 @@ typedef struct pds_request {
     float   draft_conf_min; // a round drafts up to the first token that the drafter trusts less
     int32_t draft_sampling; // PDS_DRAFT_*
     int32_t block_verify;   // 1 = accept whole blocks at once, 0 = token by token; both are exact
+    int32_t draft_schedule; // PDS_SCHEDULE_*
 
     int32_t logprobs;     // 1 = report log-probabilities
     int32_t top_logprobs; // 0..20 alternatives per token
@@ -285,6 +293,16 @@ typedef struct pds_step {
     float   top_logprob[32 * 20];
 } pds_step;
 
+// What decided how many drafts a round verified.
+enum {
+    PDS_DEPTH_PARKED     = 0, // drafting did not pay: a plain step
+    PDS_DEPTH_PROBED     = 1, // a try, to see whether it pays by now
+    PDS_DEPTH_COST       = 2, // the next draft was worth less than its time
+    PDS_DEPTH_CONFIDENCE = 3, // the next draft was trusted less than draft_conf_min
+    PDS_DEPTH_WHOLE      = 4, // all that the drafter, the request or the context allow
+    PDS_DEPTH_REASONS    = 5,
+};
+
 typedef struct pds_stats {
     int64_t prompt_n; // prompt tokens evaluated
     int64_t cache_n;  // prompt tokens taken from the last request
@@ -300,6 +318,9 @@ typedef struct pds_stats {
     double  verify_ms;
     int64_t drafted_at[32]; // by position in the block
     int64_t accepted_at[32];
+    double  saved_ms;                   // by drafts, over plain steps; negative = lost
+    int64_t depths[33];                 // rounds by the number of drafts they verified
+    int64_t reasons[PDS_DEPTH_REASONS]; // rounds by what decided that number
 } pds_stats;
 
 // Evaluates the prompt. After an error or a cancel the session holds what was evaluated and can start again.
@@ -343,6 +364,55 @@ enum {
 // The same, in pieces, by kind of work. ms_out: [n_repeats, PDS_N_STAGES]
 int32_t pds_session_measure_stages(pds_session * session, int32_t n_tokens, int32_t n_repeats, double * ms_out,
                                    pds_error * error);
+
+// What a session has learnt of the costs of batches and of the drafter's reliability; to be kept for the next one with
+// the same files, settings and devices.
+enum {
+    PDS_LEARNT_ROWS  = 34, // batches of 1 .. 33 rows
+    PDS_LEARNT_SLOTS = 32,
+    PDS_LEARNT_BINS  = 16, // equal steps of the confidence's logit from -8 to 8
+};
+
+// Kinds of drafting and judging, each with a reliability of its own.
+enum {
+    PDS_LEARNT_GREEDY  = 0, // the target's likeliest token
+    PDS_LEARNT_DRAWN   = 1, // drafts drawn at random, judged by the ratio of probabilities
+    PDS_LEARNT_CERTAIN = 2, // the drafter's likeliest tokens, judged by the target's probability
+    PDS_LEARNT_COUPLED = 3, // the same noise on both sides
+    PDS_LEARNT_KINDS   = 4,
+};
+
+typedef struct pds_learnt_cost {
+    double weight; // batches that count
+    double ms;     // their mean
+    double depth;  // tokens of context, mean
+} pds_learnt_cost;
+
+typedef struct pds_learnt_costs {
+    pds_learnt_cost rows[PDS_LEARNT_ROWS]; // by number of rows; of a drafter, by tokens of the chain
+    double          depth_var;             // sums over batches of (rows * depth)^2 and of (rows * depth) * ms,
+    double          depth_cov;             // each against its mean
+} pds_learnt_costs;
+
+typedef struct pds_learnt_bin {
+    double weight; // verified tokens that count
+    double logits; // sum of their confidences' logits
+    double labels; // sum of their probabilities of acceptance
+} pds_learnt_bin;
+
+typedef struct pds_learnt_slots {
+    pds_learnt_bin bins[PDS_LEARNT_SLOTS][PDS_LEARNT_BINS];
+} pds_learnt_slots;
+
+typedef struct pds_learnt {
+    pds_learnt_costs verify;
+    pds_learnt_costs draft;
+    pds_learnt_slots kinds[PDS_LEARNT_KINDS];
+} pds_learnt;
+
+void pds_session_learnt(const pds_session * session, pds_learnt * out);
+// frozen: it is not learnt any further, so that how deep rounds draft depends on the text alone.
+void pds_session_set_learnt(pds_session * session, const pds_learnt * learnt, int32_t frozen);
 
 // [cdef end]
 

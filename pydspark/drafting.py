@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydspark.errors import ArgumentError, UnsupportedError
@@ -13,9 +13,9 @@ from pydspark.records import DraftInfo, Stats
 
 log = logging.getLogger("pydspark")
 
-DRAFTING = ("n_draft_max", "draft_conf_min", "draft_sampling", "draft_accept")
+DRAFTING = ("draft_schedule", "n_draft_max", "draft_conf_min", "draft_sampling", "draft_accept")
 """The fields of ``SamplingParams`` about drafting."""
-_SPECULATIVE_KEYS = {"n_max": "n_draft_max", "conf_min": "draft_conf_min"}
+_SPECULATIVE_KEYS = {"n_max": "n_draft_max", "conf_min": "draft_conf_min", "schedule": "draft_schedule"}
 # A drafter of another model is hardly ever right about the first token of a block. The later ones say little: a weak
 # drafter that fits gets few of them.
 _FLOOR = 0.05  # accepted share of first tokens below which a pair is probably wrong
@@ -26,8 +26,8 @@ def drafting_options(speculative: bool | Mapping[str, Any] | None, call: Mapping
     """The drafting fields of ``SamplingParams`` that one call gives.
 
     Args:
-        speculative: False = no drafting; a mapping gives ``n_max`` and ``conf_min``, other names of ``n_draft_max`` and
-            ``draft_conf_min``; True and None give nothing.
+        speculative: False = no drafting; a mapping gives ``n_max``, ``conf_min`` and ``schedule``, other names of
+            ``n_draft_max``, ``draft_conf_min`` and ``draft_schedule``; True and None give nothing.
         call: fields of ``DRAFTING`` that the caller gave; None = not given.
 
     Raises:
@@ -41,15 +41,22 @@ def drafting_options(speculative: bool | Mapping[str, Any] | None, call: Mapping
     elif speculative is None or speculative is True:
         wanted = {}
     else:
-        raise ArgumentError(f"speculative must be True, False or a mapping of n_max and conf_min, not {speculative!r}")
+        raise ArgumentError(
+            f"speculative must be True, False or a mapping of {_names(_SPECULATIVE_KEYS)}, not {speculative!r}"
+        )
     if twice := given.keys() & wanted.keys():
         raise ArgumentError(f"{' and '.join(sorted(twice))} is given twice: by its name and by speculative")
     return {**given, **wanted}
 
 
+def _names(keys: Iterable[str]) -> str:
+    *most, last = keys
+    return f"{', '.join(most)} and {last}"
+
+
 def _speculative_field(key: Any) -> str:
     if key not in _SPECULATIVE_KEYS:
-        raise ArgumentError(f"speculative has no {key!r}; it takes {' and '.join(_SPECULATIVE_KEYS)}")
+        raise ArgumentError(f"speculative has no {key!r}; it takes {_names(_SPECULATIVE_KEYS)}")
     return _SPECULATIVE_KEYS[key]
 
 
@@ -99,13 +106,15 @@ class Drafting:
         """Checks what a generation wants of the drafter. Too many tokens per round are clamped, which is logged once.
 
         Raises:
-            ArgumentError: a confidence is asked for that the drafter does not tell.
+            ArgumentError: a confidence is asked for that the drafter does not tell, or a threshold without a value.
         """
         if params.draft_conf_min > 0 and params.n_draft_max != 0 and not self.info.has_confidence:
             raise ArgumentError(
                 f"draft_conf_min is {params.draft_conf_min:g}, but the drafter {self.path} has no confidence head; "
                 "leave it at 0"
             )
+        if params.draft_schedule == "threshold" and params.draft_conf_min == 0 and params.n_draft_max != 0:
+            raise ArgumentError("draft_schedule is threshold, which needs a draft_conf_min above 0, such as 0.6")
         wanted, most = params.n_draft_max or 0, self.info.n_slots
         if wanted > most and wanted not in self._clamped:
             self._clamped.add(wanted)

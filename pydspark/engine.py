@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
+import time
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from pydspark._native import Draft, Gguf, Model, Session, drain_log
+from pydspark.calibration import CalibrationFile, calibration_key
 from pydspark.chat import ChatEvent, chat_events
 from pydspark.drafting import Drafting
 from pydspark.errors import Cancelled, ClosedError, UnsupportedError
@@ -30,6 +34,7 @@ from pydspark.text.detokenizer import Detokenizer
 from pydspark.text.stop import StopMatcher
 from pydspark.turns import Turn, Turns, quiet_at_exit, watch_exit
 
+_SAVE_EVERY_S = 10.0
 _PLAIN_STEPS = 3  # an odd number, so that the median is one of them
 
 
@@ -112,10 +117,12 @@ class Engine:
             if self.drafting is not None and defaults is not None:
                 self.drafting.check(defaults)
             self.memory = None if vocab_only else self._load(params, progress)
+            self._calibration = self._open_calibration(Path(path), params)
         except BaseException:
             self.close()
             raise
         self.last_done: Done | None = None
+        self._saved_at = -math.inf  # by the monotonic clock
         drain_log()
 
     def _open_draft(self, path: str | os.PathLike[str], spec_type: str) -> Drafting:
@@ -137,6 +144,16 @@ class Engine:
         memory = parts.session.memory()
         self.n_ctx = memory.n_ctx
         return memory
+
+    def _open_calibration(self, path: Path, params: ModelParams) -> CalibrationFile | None:
+        """The file of what was learnt of this pair, which the session begins with."""
+        if self.memory is None or self.drafting is None or not params.calibration:
+            return None
+        file = CalibrationFile(calibration_key(path, Path(self.drafting.path), params))
+        learnt = file.load()
+        if learnt is not None:
+            self._session().set_learnt(learnt)
+        return file
 
     def sampling(self, call: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> SamplingParams:
         """Sampling parameters: values of the call, then the settings, then what the file recommends, then defaults."""
@@ -233,6 +250,9 @@ class Engine:
         self.last_done = done
         if self.drafting is not None:
             self.drafting.note(done.stats)
+        if self._calibration is not None and time.monotonic() >= self._saved_at + _SAVE_EVERY_S:
+            self._calibration.save(self._session().learnt())
+            self._saved_at = time.monotonic()
 
     def _cut(self, turn: Turn, n: int) -> None:
         """Forgets what a stream that is not read on has generated ahead of its reader."""

@@ -33,8 +33,8 @@ class Llama(LoadedModel):
         draft: a drafter that was made for the model, named in the same way; of a repo, its ``dspark-`` file. It makes
             generating faster and does not change what is generated.
         draft_model: another name of ``draft``; an object is an UnsupportedError.
-        n_draft_max, draft_conf_min, draft_sampling, draft_accept: for calls that do not say otherwise; see
-            ``pydspark.params.SamplingParams``. Without a drafter only ``draft_sampling="coupled"`` makes a difference.
+        draft_schedule, n_draft_max, draft_conf_min, draft_sampling, draft_accept: for calls that do not say otherwise;
+            see ``pydspark.params.SamplingParams``. Without a drafter only ``draft_sampling`` makes a difference.
         sampling: temperature, filters and penalties for calls that do not say otherwise, such as ``{"top_k": 20}``;
             they replace what the model file recommends.
         kv_overrides: metadata to replace or add.
@@ -117,13 +117,15 @@ class Llama(LoadedModel):
         verify: str = "exact",
         rollback: str = "replay",
         cache_ram: int = 8192,
+        calibration: bool = True,
         type_k_draft: int | str | None = None,
         type_v_draft: int | str | None = None,
         draft_candidates: int = 64,
         draft_shortlist: int | None = None,
         n_draft_max: int | None = None,
+        draft_schedule: str = "auto",
         draft_conf_min: float = 0.0,
-        draft_sampling: str = "probabilistic",
+        draft_sampling: str = "coupled",
         draft_accept: str = "block",
         sampling: Mapping[str, Any] | None = None,
     ) -> None:
@@ -134,11 +136,11 @@ class Llama(LoadedModel):
             n_gpu_layers=n_gpu_layers, use_mmap=use_mmap, use_mlock=use_mlock, repack=repack, type_k=type_k,
             type_v=type_v, flash_attn=flash_attn, spec_type=spec_type, verify=verify, type_k_draft=type_k_draft,
             type_v_draft=type_v_draft, fused_experts=fused_experts, rollback=rollback, cache_ram=cache_ram,
-            draft_candidates=draft_candidates, draft_shortlist=draft_shortlist,
+            calibration=calibration, draft_candidates=draft_candidates, draft_shortlist=draft_shortlist,
         )  # fmt: skip
         defaults = SamplingParams(
-            n_draft_max=n_draft_max, draft_conf_min=draft_conf_min, draft_sampling=draft_sampling,
-            draft_accept=draft_accept,
+            draft_schedule=draft_schedule, n_draft_max=n_draft_max, draft_conf_min=draft_conf_min,
+            draft_sampling=draft_sampling, draft_accept=draft_accept,
         )  # fmt: skip
         self._drafting = {name: getattr(defaults, name) for name in DRAFTING}
         self._settings = constructor_sampling(sampling)
@@ -218,6 +220,7 @@ class Llama(LoadedModel):
         logit_bias: Mapping[int, float] | None = None,
         speculative: bool | Mapping[str, Any] | None = None,
         n_draft_max: int | None = None,
+        draft_schedule: str | None = None,
         draft_conf_min: float | None = None,
         draft_sampling: str | None = None,
         draft_accept: str | None = None,
@@ -235,8 +238,9 @@ class Llama(LoadedModel):
             model: echoed back.
             logit_bias: ``{id: value}`` or ``[[id, value]]``; False or -inf bans.
             speculative: False = without the drafter; True = an error if there is none; or, as True, a mapping with
-                ``n_max`` and ``conf_min``, other names of ``n_draft_max`` and ``draft_conf_min``.
-            n_draft_max, draft_conf_min, draft_sampling, draft_accept: None = as the constructor was told.
+                ``n_max``, ``conf_min`` and ``schedule``, other names of the first three of these:
+            n_draft_max, draft_conf_min, draft_schedule, draft_sampling, draft_accept: None = as the constructor was
+                told.
             Other arguments: see ``pydspark.params.SamplingParams``.
 
         Returns:
@@ -255,7 +259,8 @@ class Llama(LoadedModel):
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty, repeat_penalty=repeat_penalty,
             top_k=top_k, seed=seed, logit_bias=logit_bias or (), logprobs=logprobs is not None,
             top_logprobs=logprobs or 0, speculative=speculative, n_draft_max=n_draft_max,
-            draft_conf_min=draft_conf_min, draft_sampling=draft_sampling, draft_accept=draft_accept,
+            draft_schedule=draft_schedule, draft_conf_min=draft_conf_min, draft_sampling=draft_sampling,
+            draft_accept=draft_accept,
         )  # fmt: skip
         prompts = self.engine.prompts
         events = self.engine.events(prompts.encode(prompt), params)
@@ -301,6 +306,7 @@ class Llama(LoadedModel):
         reasoning_format: str = "auto",
         speculative: bool | Mapping[str, Any] | None = None,
         n_draft_max: int | None = None,
+        draft_schedule: str | None = None,
         draft_conf_min: float | None = None,
         draft_sampling: str | None = None,
         draft_accept: str | None = None,
@@ -329,7 +335,8 @@ class Llama(LoadedModel):
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty, repeat_penalty=repeat_penalty,
             top_k=top_k, seed=seed, logit_bias=logit_bias or (), logprobs=bool(logprobs),
             top_logprobs=top_logprobs or 0, speculative=speculative, n_draft_max=n_draft_max,
-            draft_conf_min=draft_conf_min, draft_sampling=draft_sampling, draft_accept=draft_accept,
+            draft_schedule=draft_schedule, draft_conf_min=draft_conf_min, draft_sampling=draft_sampling,
+            draft_accept=draft_accept,
         )  # fmt: skip
         chat = ChatParams(
             enable_thinking=enable_thinking, reasoning_format=reasoning_format,

@@ -21,8 +21,10 @@ SPEC_TYPES = ("auto", "none", "draft-dspark", "draft-dflash")
 # numbers of PDS_DRAFT_* by name
 DRAFT_SAMPLING = {"probabilistic": 0, "greedy": 1, "coupled": 2}
 DRAFT_ACCEPT = ("block", "token")
+# numbers of PDS_SCHEDULE_* by name
+DRAFT_SCHEDULES = {"auto": 0, "threshold": 1, "fixed": 2}
 REASONING_FORMATS = ("auto", "deepseek", "none")
-DEFAULT_DRAFT_MAX = 3  # tokens per round without a confidence threshold
+DEFAULT_DRAFT_MAX = 3  # tokens per round of a fixed number
 
 # ggml type numbers that an attention cache can have
 CACHE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "bf16": 30}
@@ -181,6 +183,11 @@ class ModelParams:
         "snapshots: keep a state for each, which takes more memory",
         choices=ROLLBACK_FORMS, flags=("--spec-rollback",), env="DSPARK_ARG_SPEC_ROLLBACK",
     )
+    calibration: bool = _option(
+        True, bool,
+        "keep what drafting costs and how reliable the drafter is in the cache folder, for the next start",
+        flags=("--spec-calibration",), env="DSPARK_ARG_SPEC_CALIBRATION",
+    )
     cache_ram: int = _option(
         8192, int, "most MiB for copies of prompts' states, for models with recurrent layers; 0 = none, -1 = no limit",
         low=-1, high=INT32_MAX, flags=("-cram", "--cache-ram"), env="LLAMA_ARG_CACHE_RAM",
@@ -285,9 +292,15 @@ class SamplingParams:
     top_logprobs: int = _option(
         0, int, "report that many likeliest tokens for each position", low=0, high=MAX_TOP_LOGPROBS,
     )
+    draft_schedule: str = _option(
+        "auto", str,
+        "how deep rounds draft. auto: as deep as pays for itself here, down to not at all; threshold: up to the first "
+        "token that is trusted too little; fixed: always equally deep",
+        choices=DRAFT_SCHEDULES, flags=("--spec-draft-schedule",), env="DSPARK_ARG_SPEC_DRAFT_SCHEDULE",
+    )
     n_draft_max: int | None = _option(
         None, int,
-        "most tokens to draft per round; 0 = none; not given = the whole block with a confidence threshold, else 3",
+        "most tokens to draft per round; 0 = none; not given = the whole block, or 3 if always equally deep",
         low=0, high=INT32_MAX, optional=True, flags=("--spec-draft-n-max",), env="LLAMA_ARG_SPEC_DRAFT_N_MAX",
     )
     draft_conf_min: float = _option(
@@ -296,8 +309,9 @@ class SamplingParams:
         env="LLAMA_ARG_SPEC_DRAFT_P_MIN",
     )
     draft_sampling: str = _option(
-        "probabilistic", str,
-        "how drafts are drawn: at random, as the likeliest token, or coupled: same seed, same text as without drafter",
+        "coupled", str,
+        "how drafts are drawn: coupled: with the noise of the text, so that a seed gives one text whatever is drafted; "
+        "probabilistic: at random; greedy: the likeliest token",
         choices=DRAFT_SAMPLING, flags=("--spec-draft-sampling",), env="LLAMA_ARG_SPEC_DRAFT_SAMPLING",
     )
     draft_accept: str = _option(

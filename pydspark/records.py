@@ -146,6 +146,11 @@ class Request:
     boundaries: tuple[int, ...] = ()
 
 
+DEPTH_REASONS = ("parked", "probed", "cost", "confidence", "whole")
+"""What decided how many drafts a round verified (``PDS_DEPTH_*``): drafting did not pay; a try whether it pays by now;
+the next draft was worth less than its time, or trusted less than ``draft_conf_min``; all that could be drafted."""
+
+
 class Finish(IntEnum):
     """Why a step was the last one (``PDS_FINISH_*``)."""
 
@@ -171,6 +176,8 @@ class Stats:
     """Counts and milliseconds of the running or last generation.
 
     ``draft_n`` counts drafted tokens that were verified, ``drafted_at`` and ``accepted_at`` by position in the block.
+    ``saved_ms`` is what drafts have saved over plain steps; negative: lost. ``depths`` counts rounds by the number of
+    drafts they verified, ``reasons`` by what decided that number (``DEPTH_REASONS``).
     """
 
     prompt_n: int
@@ -187,6 +194,9 @@ class Stats:
     verify_ms: float = 0.0
     drafted_at: tuple[int, ...] = ()
     accepted_at: tuple[int, ...] = ()
+    saved_ms: float = 0.0
+    depths: tuple[int, ...] = ()
+    reasons: tuple[int, ...] = (0,) * len(DEPTH_REASONS)
 
     @property
     def accept_rate(self) -> float:
@@ -197,6 +207,58 @@ class Stats:
     def accept_len(self) -> float:
         """Tokens per round that drafted, the target's own included; 1 without any such round."""
         return 1.0 + (self.draft_n_accepted / self.draft_rounds if self.draft_rounds else 0.0)
+
+
+LEARNT_KINDS = ("greedy", "drawn", "certain", "coupled")
+"""How tokens are drafted and judged, each with a reliability of its own (``PDS_LEARNT_*``)."""
+
+
+@dataclass(frozen=True)
+class LearntCost:
+    """Batches of one size: how many count, their mean milliseconds and mean tokens of context."""
+
+    n_rows: int
+    weight: float
+    ms: float
+    depth: float
+
+
+@dataclass(frozen=True)
+class LearntCosts:
+    """Batches of all sizes, and the sums that give the slope with depth (``pds_learnt_costs``)."""
+
+    rows: tuple[LearntCost, ...] = ()
+    depth_var: float = 0.0
+    depth_cov: float = 0.0
+
+
+@dataclass(frozen=True)
+class LearntBin:
+    """Verified tokens of a slot whose confidence was alike.
+
+    Attributes:
+        kind: one of ``LEARNT_KINDS``.
+        slot: position in the block.
+        index: of the bin, by the confidence's logit.
+        weight: tokens that count.
+        logits, labels: sums of their confidences' logits and of their probabilities of acceptance.
+    """
+
+    kind: str
+    slot: int
+    index: int
+    weight: float
+    logits: float
+    labels: float
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What a session has learnt of the costs of batches and of the drafter's reliability."""
+
+    verify: LearntCosts = LearntCosts()
+    draft: LearntCosts = LearntCosts()
+    bins: tuple[LearntBin, ...] = ()
 
 
 class SessionLike(Protocol):

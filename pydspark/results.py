@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from pydspark.generate import Done, Event, Text, Token, Usage
-from pydspark.records import Stats
+from pydspark.records import DEPTH_REASONS, Stats
 
 Piece = Callable[[int], bytes]
 """The bytes of a token id."""
@@ -151,13 +151,14 @@ def usage(counts: Usage) -> dict[str, Any]:
 def timings(stats: Stats, seed: int | None = None) -> dict[str, Any]:
     """The ``timings`` object: llama-server's fields, and the seed if it is told. Every number is finite.
 
-    Fields about drafting are there only if the drafter ran.
+    Fields about drafting are there only if the drafter ran; those about depths also if it never paid to run it.
     """
     return {
         "cache_n": stats.cache_n,
         **_speed("prompt", stats.prompt_n, stats.prompt_ms),
         **_speed("predicted", stats.predicted_n, stats.predicted_ms),
         **(_drafting(stats) if stats.draft_rounds else {}),
+        **(_depths(stats) if stats.draft_rounds or any(stats.reasons[:1]) else {}),
         **({} if seed is None else {"seed": seed}),
     }
 
@@ -174,6 +175,15 @@ def _drafting(stats: Stats) -> dict[str, Any]:
         "draft_ms": stats.draft_ms,
         "verify_ms": stats.verify_ms,
         "host_ms": stats.host_ms,
+    }
+
+
+def _depths(stats: Stats) -> dict[str, Any]:
+    reasons = zip(DEPTH_REASONS, stats.reasons, strict=True)
+    return {
+        "saved_ms": stats.saved_ms,
+        "depths": list(stats.depths),
+        "depth_reasons": {reason: count for reason, count in reasons if count},
     }
 
 
@@ -206,6 +216,7 @@ def stats(done: Done) -> dict[str, Any]:
         "draft_ms": counts.draft_ms,
         "verify_ms": counts.verify_ms,
         "host_ms": counts.host_ms,
+        "saved_ms": counts.saved_ms,
     }
 
 

@@ -43,7 +43,7 @@ class Serving:
     Args:
         load: opens the model.
         name: of the model.
-        sampling, chat, hidden: see ``Service``.
+        sampling, chat, hidden: see ``Service``. Rounds are equally deep unless ``sampling`` says otherwise.
         settings: fields of ``ServerParams``.
 
     Attributes:
@@ -63,8 +63,9 @@ class Serving:
     ) -> None:
         self.error: BaseException | None = None
         self._is_ready = threading.Event()
+        sampling = {"draft_schedule": "fixed", **(sampling or {})}
         self.service = Service(
-            ServerParams(**{"metrics": True, "warmup": False, **settings}), load, name, sampling or {}, chat or {},
+            ServerParams(**{"metrics": True, "warmup": False, **settings}), load, name, sampling, chat or {},
             hidden, on_ready=lambda model: self._is_ready.set(), on_end=self._note_end,
         )  # fmt: skip
         self._socket = bind("127.0.0.1", 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +13,13 @@ from running import Array
 from tiny.pairs import Pair
 
 from pydspark._native import Draft, Gguf, Model, Session
+from pydspark.errors import Cancelled
 from pydspark.params import ModelParams, SamplingParams
 from pydspark.records import Finish, Progress, Request, Stats, Step
 
 F32_CACHES = {"type_k": "f32", "type_v": "f32", "type_k_draft": "f32", "type_v_draft": "f32"}
+
+MANY_TOKENS = 400  # time enough for another thread to cancel one of their steps
 
 MakePair = Callable[..., Pair]
 
@@ -60,9 +65,21 @@ class Speculating:
         seed: int = 7,
         **sampling: object,
     ) -> Request:
-        """A request with fields of ``SamplingParams``; nothing is cut off from the distribution by default."""
+        """A request with fields of ``SamplingParams``.
+
+        By default nothing is cut off from the distribution, and depths do not depend on the clock.
+        """
         settings = SamplingParams(
-            **{"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "max_tokens": 24, **sampling}
+            **{
+                "temperature": 0.0,
+                "top_k": 0,
+                "top_p": 1.0,
+                "min_p": 0.0,
+                "max_tokens": 24,
+                "draft_schedule": "fixed",
+                "draft_sampling": "probabilistic",
+                **sampling,
+            }
         )
         return Request(prompt, settings, seed, tuple(stop_ids), bias, reuse_prefix, tuple(boundaries))
 
@@ -122,3 +139,34 @@ class Speculating:
 def speculating(pair: Pair, **params: object) -> Speculating:
     """A pair with one session; ``params`` are fields of ``ModelParams``."""
     return Speculating(pair.target_path, pair.draft_path, **params)
+
+
+@contextmanager
+def cancelling(session: Session) -> Iterator[None]:
+    """Meanwhile another thread cancels whatever runs on a session, over and over."""
+    begun, enough = threading.Event(), threading.Event()
+
+    def cancel() -> None:
+        while not enough.is_set():
+            session.cancel()
+            begun.set()
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    begun.wait()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join()
+
+
+def step_until_cancelled(target: Speculating, tokens: list[int]) -> None:
+    """Steps, collecting tokens, until one step is cancelled."""
+    with cancelling(target.session):
+        while len(tokens) < MANY_TOKENS:
+            try:
+                tokens.extend(target.session.step().tokens)
+            except Cancelled:
+                return
+    raise AssertionError("no step was cancelled")

@@ -21,14 +21,14 @@ PYTHON_LAYERS = [
     ["params"],
     ["cache", "compat", "cpu", "hub", "records", "sampling_defaults", "text", "turns"],
     ["_native", "drafting", "generate", "prompts"],
-    ["chat"],
+    ["calibration", "chat"],
     ["engine", "quantize", "results"],
     ["chat_results", "demo", "loaded"],
     ["llama"],
     ["bench", "cli"],
     ["server"],
 ]
-MAY_USE_THE_CORE = {"_native", "engine", "quantize", "demo", "bench", "cli"}
+MAY_USE_THE_CORE = {"_native", "calibration", "engine", "quantize", "demo", "bench", "cli"}
 THIRD_PARTY = {
     "text": {"jinja2", "tokenizers"},
     "server": {"starlette", "uvicorn"},

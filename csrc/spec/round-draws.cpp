@@ -27,7 +27,36 @@ verdict accept_coupled(std::span<const drafted_token> drafts, target_rows & rows
     }
 }
 
+constexpr size_t most_to_sort = 256; // candidates; beyond it the drafted token alone tells, with more noise
+
+double probability_of(std::span<const candidate> candidates, int32_t id) {
+    const auto at = std::find_if(candidates.begin(), candidates.end(), [&](const candidate & c) { return c.id == id; });
+    return at == candidates.end() ? 0.0 : static_cast<double>(at->p);
+}
+
+double overlap(const std::vector<candidate> & p, const drafted_token & draft) {
+    if (draft.q.empty()) {
+        return probability_of(p, draft.id);
+    }
+    if (p.size() > most_to_sort || draft.q.size() > most_to_sort) {
+        return std::min(1.0, probability_of(p, draft.id) / probability_of(draft.q, draft.id));
+    }
+    double sum = 0;
+    for (const candidate & c : draft.q) {
+        sum += std::min(static_cast<double>(c.p), probability_of(p, c.id));
+    }
+    return sum;
+}
+
 } // namespace
+
+const std::vector<candidate> & noted_rows::row(int32_t i) {
+    const std::vector<candidate> & p = rows_.row(i);
+    if (static_cast<size_t>(i) < drafts_.size()) {
+        labels_.push_back(overlap(p, drafts_[static_cast<size_t>(i)]));
+    }
+    return p;
+}
 
 int32_t draw_draft(draft_rule rule, std::span<const candidate> candidates, const round_keys & keys, int32_t slot) {
     switch (rule) {

@@ -69,4 +69,21 @@ class sampled_rows : public target_rows {
     row_of    logits_;
 };
 
+// Rows that note how probable the acceptance of each draft is while it is judged.
+class noted_rows : public target_rows {
+  public:
+    noted_rows(target_rows & rows, std::span<const drafted_token> drafts) : rows_(rows), drafts_(drafts) {}
+
+    const std::vector<candidate> & row(int32_t i) override;
+    void                           accept(int32_t id) override { rows_.accept(id); }
+
+    // [rows looked at] the sum of min(p, q) over tokens: the probability that a draft from q is accepted against p.
+    std::span<const double> labels() const { return labels_; }
+
+  private:
+    target_rows &                  rows_;
+    std::span<const drafted_token> drafts_;
+    std::vector<double>            labels_;
+};
+
 } // namespace pds

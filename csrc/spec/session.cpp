@@ -48,6 +48,27 @@ draft_rule read_draft_rule(const pds_request & request) {
     }
 }
 
+accept_rule read_accept_rule(const pds_request & request) {
+    if (request.draft_sampling == PDS_DRAFT_COUPLED) {
+        return accept_rule::coupled;
+    }
+    return request.block_verify != 0 ? accept_rule::by_block : accept_rule::by_token;
+}
+
+int32_t learnt_kind(const pds_request & request) {
+    if (request.temperature <= 0) {
+        return PDS_LEARNT_GREEDY;
+    }
+    switch (request.draft_sampling) {
+    case PDS_DRAFT_GREEDY:
+        return PDS_LEARNT_CERTAIN;
+    case PDS_DRAFT_COUPLED:
+        return PDS_LEARNT_COUPLED;
+    default:
+        return PDS_LEARNT_DRAWN;
+    }
+}
+
 // Where the prompt is likely to be shared: as the request says, or before its last token.
 std::vector<int64_t> read_boundaries(const pds_request & request) {
     std::vector<int64_t> boundaries(request.boundaries, request.boundaries + request.n_boundaries);
@@ -101,31 +122,32 @@ void session::check_prompt(const pds_request & request) const {
                 "top_logprobs is %d; it must be in 0..%d", request.top_logprobs, max_top_logprobs);
 }
 
-session::draft_settings session::read_draft_settings(const pds_request & request) const {
-    draft_settings settings;
+depth_settings session::read_depth_settings(const pds_request & request) const {
+    depth_settings settings;
+    settings.schedule = request.draft_schedule;
     settings.conf_min = request.draft_conf_min;
-    settings.accept   = request.block_verify != 0 ? accept_rule::by_block : accept_rule::by_token;
-    if (request.draft_sampling == PDS_DRAFT_COUPLED) {
-        settings.accept = accept_rule::coupled;
-    }
+    settings.kind     = learnt_kind(request);
     if (!block_ || request.n_draft_max == 0) {
         return settings;
     }
-    PDS_REQUIRE(settings.conf_min <= 0 || draft_model_->has_confidence(), PDS_ERR_ARGUMENT,
+    settings.has_confidence = draft_model_->has_confidence();
+    PDS_REQUIRE(settings.conf_min <= 0 || settings.has_confidence, PDS_ERR_ARGUMENT,
                 "draft_conf_min is %g, but this drafter has no confidence head; use 0",
                 static_cast<double>(settings.conf_min));
-    settings.n_max = request.n_draft_max < 0 ? block_->n_slots() : std::min(request.n_draft_max, block_->n_slots());
+    settings.n_slots = request.n_draft_max < 0 ? block_->n_slots() : std::min(request.n_draft_max, block_->n_slots());
     return settings;
 }
 
 void session::start(const pds_request & request, progress & progress) {
     end_request();
     check_prompt(request);
-    sampling_params sampling = read_sampling(request);
-    draft_settings_          = read_draft_settings(request);
-    boundaries_              = read_boundaries(request);
+    sampling_params      sampling = read_sampling(request);
+    const depth_settings depths   = read_depth_settings(request);
+    n_draft_max_                  = depths.n_slots;
+    accept_rule_                  = read_accept_rule(request);
+    boundaries_                   = read_boundaries(request);
     sampler_.emplace(sampling, model_->hparams.n_vocab_rows, model_->hparams.banned);
-    if (draft_settings_.n_max > 0) {
+    if (n_draft_max_ > 0) {
         block_->start(read_draft_rule(request), sampling, request.seed);
     }
     seed_ = request.seed;
@@ -142,6 +164,10 @@ void session::start(const pds_request & request, progress & progress) {
         sequence_.cut(0);
     }
     stats_.cache_n = sequence_.n_past();
+    if (!chooser_.knows_costs(depths)) {
+        measure_costs(depths, progress);
+    }
+    chooser_.start(depths);
     {
         const stage_timer timer(stats_.prompt_ms);
         prefill(prompt, progress);
@@ -150,6 +176,37 @@ void session::start(const pds_request & request, progress & progress) {
         sampler_->accept(id);
     }
     finish_ = n_predict_ == 0 ? PDS_FINISH_LENGTH : PDS_FINISH_NONE;
+}
+
+// Once per session with nothing known: batches of a few sizes, and blocks. Short ones twice, for the first one also
+// builds its graph.
+void session::measure_costs(const depth_settings & settings, progress & progress) {
+    constexpr double long_ms = 50;
+    const int64_t    n_past  = sequence_.n_past();
+    const auto       twice   = [](auto && once) {
+        const double first = once();
+        return first < long_ms ? std::min(first, once()) : first;
+    };
+    for (const int32_t n_rows : depth_chooser::rows_to_measure(settings)) {
+        if (n_rows > sequence_.batch_rows() || n_past + n_rows > sequence_.n_ctx()) {
+            continue;
+        }
+        const std::vector<int32_t> tokens = spread_tokens(n_rows, model_->hparams.n_vocab);
+        chooser_.observe_verify(n_rows, n_past, twice([&] {
+                                    const stopwatch watch;
+                                    sequence_.append(tokens, n_rows, progress);
+                                    const double ms = watch.elapsed_ms();
+                                    sequence_.cut(n_past);
+                                    return ms;
+                                }));
+    }
+    if (settings.schedule == PDS_SCHEDULE_AUTO && n_past + settings.n_slots < sequence_.n_ctx()) {
+        chooser_.observe_draft(settings.n_slots, n_past, twice([&] {
+                                   const stopwatch watch;
+                                   block_->propose(0, settings.n_slots, progress);
+                                   return watch.elapsed_ms();
+                               }));
+    }
 }
 
 void session::prefill(std::span<const int32_t> prompt, progress & progress) {
@@ -187,11 +244,20 @@ pds_step session::step(progress & progress) {
     if (finish_ == PDS_FINISH_NONE) {
         const stage_timer timer(stats_.predicted_ms);
         const stopwatch   watch;
-        const double      graph_ms = sequence_.graph_ms() + stats_.draft_ms;
-        const auto        drafts   = draft(progress);
+        const double      graph_ms    = sequence_.graph_ms() + stats_.draft_ms;
+        const double      rollback_ms = sequence_.rollback_ms();
+        const double      draft_ms    = stats_.draft_ms;
+        const bool        is_round    = pending_.has_value(); // not the prompt's last row
+        const auto        drafts      = draft(progress);
+        const stopwatch   verify_watch;
         verify(drafts, progress);
         try {
-            commit(drafts, accept(drafts), out);
+            const verdict verdict = accept(drafts);
+            commit(drafts, verdict, out);
+            if (is_round) {
+                learn(drafts, verdict.n_accepted, verdict.n_accepted + 1,
+                      { stats_.draft_ms - draft_ms, verify_watch.elapsed_ms(), sequence_.rollback_ms() - rollback_ms });
+            }
         } catch (...) { // rows that cannot be drawn from: forget them, and the request
             sequence_.cut(base_ + 1);
             end_request();
@@ -203,18 +269,29 @@ pds_step session::step(progress & progress) {
     return out;
 }
 
+// Drafts that the rest of the context and of the answer allow.
+int64_t session::most_drafts() const {
+    const int64_t room = sequence_.n_ctx() - sequence_.n_past() - 2;
+    const int64_t left = n_predict_ < 0 ? room : n_predict_ - stats_.predicted_n - 1;
+    return std::min({ static_cast<int64_t>(n_draft_max_), room, left });
+}
+
 // The tokens to verify.
 std::span<const drafted_token> session::draft(progress & progress) {
-    const int64_t room  = sequence_.n_ctx() - sequence_.n_past() - 2;
-    const int64_t left  = n_predict_ < 0 ? room : n_predict_ - stats_.predicted_n - 1;
-    const int64_t n_max = std::min({ static_cast<int64_t>(draft_settings_.n_max), room, left });
+    const int64_t n_max = most_drafts();
+    choice_             = {};
     if (!pending_ || n_max <= 0) {
         return {};
     }
+    if (!chooser_.before(static_cast<int32_t>(n_max), sequence_.n_past())) {
+        choice_.reason = depth_reason::parked;
+        return {};
+    }
     const stage_timer timer(stats_.draft_ms);
-    const auto        drafts = block_->propose(*pending_, draft_settings_.n_max, progress);
+    const auto        drafts = block_->propose(*pending_, n_draft_max_, progress);
     stats_.draft_rounds++;
-    return trusted_drafts(drafts, n_max, draft_settings_.conf_min);
+    choice_ = chooser_.choose(drafts.first(std::min(drafts.size(), static_cast<size_t>(n_max))));
+    return drafts.first(static_cast<size_t>(choice_.n_drafts));
 }
 
 void session::verify(std::span<const drafted_token> drafts, progress & progress) {
@@ -234,8 +311,26 @@ void session::verify(std::span<const drafted_token> drafts, progress & progress)
 
 verdict session::accept(std::span<const drafted_token> drafts) {
     ahead_ = *sampler_;
-    sampled_rows rows(*ahead_, [this](int32_t row) { return logits_row(row); });
-    return accept_drafts(draft_settings_.accept, drafts, rows, { seed_, static_cast<uint64_t>(base_ + 1) });
+    sampled_rows  rows(*ahead_, [this](int32_t row) { return logits_row(row); });
+    noted_rows    noted(rows, drafts);
+    const verdict verdict = accept_drafts(accept_rule_, drafts, noted, { seed_, static_cast<uint64_t>(base_ + 1) });
+    labels_.assign(noted.labels().begin(), noted.labels().end());
+    return verdict;
+}
+
+// Slots behind the first rejected one were judged after a text that did not come about: they teach nothing.
+void session::learn(std::span<const drafted_token> drafts, int32_t n_accepted, int32_t n_tokens,
+                    const round_times & times) {
+    stats_.depths[drafts.size()]++;
+    stats_.reasons[static_cast<size_t>(choice_.reason)]++;
+    labels_.resize(std::min({ labels_.size(), drafts.size(), static_cast<size_t>(n_accepted) + 1 }));
+    if (accept_rule_ == accept_rule::coupled) { // shared noise accepts by more than chance
+        for (size_t i = 0; i < labels_.size(); i++) {
+            labels_[i] = static_cast<int32_t>(i) < n_accepted ? 1 : 0;
+        }
+    }
+    chooser_.after({ drafts, labels_, n_tokens, base_, times.draft, times.verify, times.rollback });
+    stats_.saved_ms = chooser_.saved_ms();
 }
 
 // Emits up to the first end of generation, and leaves the caches as if only what was emitted had been decoded.

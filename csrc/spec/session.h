@@ -2,6 +2,7 @@
 // runs the stages of a round in order.
 #pragma once
 
+#include "spec/depth-chooser.h"
 #include "spec/draft-block.h"
 #include "spec/round-draws.h"
 #include "spec/target-sequence.h"
@@ -44,43 +45,52 @@ class session {
     void measure_stages(int32_t n_tokens, std::span<stage_times> times);
 
     pds_stats         stats() const { return stats_; }
+    pds_learnt        learnt() const { return chooser_.learnt(); }
+    void              set_learnt(const pds_learnt & learnt, bool frozen) { chooser_.set_learnt(learnt, frozen); }
     pds_memory_report memory() const { return memory_; }
     int64_t           n_past() const { return sequence_.n_past(); }
 
   private:
-    // What the request says about drafting.
-    struct draft_settings {
-        int32_t     n_max    = 0; // tokens per round
-        float       conf_min = 0;
-        accept_rule accept   = accept_rule::by_block;
+    // Milliseconds of a round.
+    struct round_times {
+        double draft;
+        double verify;   // with judging
+        double rollback; // of verify, for what the round before had taken back
     };
 
     void                           check_prompt(const pds_request & request) const;
     void                           check_measured(int32_t n_tokens) const;
     void                           check_ids(std::span<const int32_t> tokens) const;
-    draft_settings                 read_draft_settings(const pds_request & request) const;
+    depth_settings                 read_depth_settings(const pds_request & request) const;
+    void                           measure_costs(const depth_settings & settings, progress & progress);
     void                           prefill(std::span<const int32_t> prompt, progress & progress);
     int64_t                        next_boundary(int64_t n_prompt) const;
+    int64_t                        most_drafts() const;
     std::span<const drafted_token> draft(progress & progress);
     void                           verify(std::span<const drafted_token> drafts, progress & progress);
     verdict                        accept(std::span<const drafted_token> drafts);
-    void                   commit(std::span<const drafted_token> drafts, const verdict & verdict, pds_step & out);
-    void                   emit(int32_t id, int32_t row, pds_step & out);
-    void                   report_logprobs(pds_step & out, int32_t index, int32_t row) const;
-    void                   end_request();
+    void learn(std::span<const drafted_token> drafts, int32_t n_accepted, int32_t n_tokens, const round_times & times);
+    void commit(std::span<const drafted_token> drafts, const verdict & verdict, pds_step & out);
+    void emit(int32_t id, int32_t row, pds_step & out);
+    void report_logprobs(pds_step & out, int32_t index, int32_t row) const;
+    void end_request();
     std::span<const float> logits_row(int32_t row) const;
 
     std::shared_ptr<const target_model> model_;
     std::shared_ptr<const draft_model>  draft_model_;
     target_sequence                     sequence_;
     std::optional<draft_block>          block_;
+    depth_chooser                       chooser_;
     std::atomic<bool>                   cancelled_ = false;
     pds_memory_report                   memory_    = {};
 
     // of the request at hand
     std::optional<sampler> sampler_;
     std::optional<sampler> ahead_; // the sampler's state along a drafted path
-    draft_settings         draft_settings_;
+    accept_rule            accept_rule_ = accept_rule::by_block;
+    int32_t                n_draft_max_ = 0; // drafts per round
+    depth_choice           choice_;          // of the round at hand
+    std::vector<double>    labels_;          // probability that each of its drafts is accepted, as far as it was judged
     uint64_t               seed_ = 0;
     std::vector<int32_t>   stop_ids_;
     std::vector<int64_t>   boundaries_;       // numbers of prompt tokens after which a checkpoint is made

@@ -11,7 +11,7 @@ namespace pds {
 
 namespace {
 
-constexpr size_t   max_runners   = 12;  // graphs kept for reuse
+constexpr size_t   max_runners   = 16;  // graphs kept for reuse
 constexpr int32_t  max_row_batch = 32;  // batches that are attended to row by row when results must be exact
 constexpr int32_t  max_threads   = 512; // of ggml
 constexpr uint16_t f16_zero      = 0x0000;
@@ -347,6 +347,7 @@ void target_sequence::replay() {
         set_tensor(in.slots_out, recurrent_.slots_to_write(n_tokens).data());
         set_tensor(in.rows, recurrent_.inputs_to_replay(n_tokens).data());
         const stage_timer timer(graph_ms_total_);
+        const stage_timer rollback_timer(rollback_ms_total_);
         progress          nobody;
         runner.run(params_.n_threads, nobody);
     }

@@ -71,6 +71,8 @@ class target_sequence {
 
     // Milliseconds spent inside graphs so far.
     double graph_ms() const { return graph_ms_total_; }
+    // The part of it for taking back rejected tokens, which is put off until the next batch.
+    double rollback_ms() const { return rollback_ms_total_; }
 
     int32_t          batch_rows() const { return params_.n_ubatch; }
     int32_t          n_threads() const { return params_.n_threads; }
@@ -104,7 +106,8 @@ class target_sequence {
     std::vector<uint16_t>     mask_row_;
     std::list<graph_runner>   runners_;        // most recently used first
     std::list<graph_runner>   replay_runners_; // one per number of tokens
-    double                    graph_ms_total_ = 0;
+    double                    graph_ms_total_    = 0;
+    double                    rollback_ms_total_ = 0;
 };
 
 } // namespace pds

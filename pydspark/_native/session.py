@@ -8,10 +8,17 @@ from typing import Any
 
 from pydspark._native.core import check, ffi, lib, watched
 from pydspark._native.gguf import memory_report, session_params
+from pydspark._native.learnt import learnt_from, learnt_record
 from pydspark._native.model import Draft, Model
 from pydspark.cpu import usable_cpus
-from pydspark.params import DEFAULT_DRAFT_MAX, DRAFT_SAMPLING, ModelParams, SamplingParams
-from pydspark.records import Finish, MemoryReport, Progress, Request, Stats, Step
+from pydspark.params import (
+    DEFAULT_DRAFT_MAX,
+    DRAFT_SAMPLING,
+    DRAFT_SCHEDULES,
+    ModelParams,
+    SamplingParams,
+)
+from pydspark.records import Finish, Learnt, MemoryReport, Progress, Request, Stats, Step
 
 log = logging.getLogger("pydspark")
 
@@ -97,10 +104,27 @@ class Session:
         out = ffi.new("pds_stats *")
         lib.pds_session_stats(self._handle, out)
         values = {name: getattr(out, name) for name in Stats.__dataclass_fields__}
-        used = max((i + 1 for i, count in enumerate(out.drafted_at) if count), default=0)
+        used = _n_used(out.drafted_at)
         for name in ("drafted_at", "accepted_at"):
             values[name] = tuple(values[name][0:used])
+        values["depths"] = tuple(out.depths[0 : _n_used(out.depths)])
+        values["reasons"] = tuple(out.reasons)
         return Stats(**values)
+
+    def learnt(self) -> Learnt:
+        """What rounds have shown so far of costs and of the drafter's reliability."""
+        out = ffi.new("pds_learnt *")
+        lib.pds_session_learnt(self._handle, out)
+        return learnt_from(out)
+
+    def set_learnt(self, learnt: Learnt, frozen: bool = False) -> None:
+        """Begins with what another session has learnt.
+
+        Args:
+            learnt: of the same files, settings and devices. Values that make no sense are left out.
+            frozen: learn nothing more, so that depths depend on the text alone. For tests and benchmarks.
+        """
+        lib.pds_session_set_learnt(self._handle, learnt_record(learnt), frozen)
 
     def cancel(self) -> None:
         """From any thread: the ``start`` or ``step`` that is running ends soon with Cancelled."""
@@ -168,6 +192,10 @@ class Session:
         return [dict(zip(STAGES, row, strict=True)) for row in rows]
 
 
+def _n_used(counts: Sequence[int]) -> int:
+    return max((i + 1 for i, count in enumerate(counts) if count), default=0)
+
+
 class _Taps:
     """Room for named tensors that the core copies out."""
 
@@ -213,12 +241,13 @@ def _request(request: Request) -> tuple[Any, list[Any]]:
     values["n_draft_max"] = _n_draft_max(sampling)
     values["draft_conf_min"] = sampling.draft_conf_min
     values["draft_sampling"] = DRAFT_SAMPLING[sampling.draft_sampling]
+    values["draft_schedule"] = DRAFT_SCHEDULES[sampling.draft_schedule]
     values["block_verify"] = int(sampling.draft_accept == "block")
     return ffi.new("pds_request *", values), arrays
 
 
 def _n_draft_max(sampling: SamplingParams) -> int:
-    """-1 stands for the whole block: right when the drafter's confidence decides how much of it is verified."""
+    """-1 stands for the whole block: right when something else decides how much of it is verified."""
     if sampling.n_draft_max is None:
-        return -1 if sampling.draft_conf_min > 0 else DEFAULT_DRAFT_MAX
+        return DEFAULT_DRAFT_MAX if sampling.draft_schedule == "fixed" and sampling.draft_conf_min == 0 else -1
     return sampling.n_draft_max

@@ -50,7 +50,7 @@ class Flag:
 UNSUPPORTED = {
     **dict.fromkeys(("--draft", "--draft-n", "--draft-max"), "use --spec-draft-n-max"),
     **dict.fromkeys(("--draft-min", "--draft-n-min", "--spec-draft-n-min"), "a round drafts as few tokens as it likes"),
-    **dict.fromkeys(("--spec-sched", "--spec-draft-schedule"), "use --spec-draft-conf-min"),
+    "--spec-sched": "use --spec-draft-schedule auto, which is the default",
     **dict.fromkeys(("-ngld", "--gpu-layers-draft", "-devd", "--device-draft"), "the drafter is where the model is"),
     **dict.fromkeys(("-td", "--threads-draft", "-tbd", "--threads-batch-draft"), "the drafter runs with -t and -tb"),
     **dict.fromkeys(("-no-cnv", "--no-conversation"), "one answer is the default; --raw leaves the chat template out"),
@@ -247,7 +247,11 @@ INFO = Command(
     usage="pydspark info [-m MODEL [-md MODEL] | --demo] [flags]",
     groups={
         "Model": MODEL,
-        "Drafter": [Flag("pair", ("--pair",), "show the drafter, and whether it fits, without the model"), *DRAFTER],
+        "Drafter": [
+            Flag("pair", ("--pair",), "show the drafter, and whether it fits, without the model"),
+            Flag("calibration", ("--calibration",), "show what was learnt of the pair's costs and reliability"),
+            *DRAFTER,
+        ],
         "Context, memory and speed": RUNNING,
         "Output": OUTPUT,
     },
@@ -256,6 +260,7 @@ INFO = Command(
         "pydspark info --demo",
         "pydspark info -m model.gguf -c 32768 -ctk q8_0 -ctv q8_0",
         "pydspark info --pair -m model.gguf -md drafter.gguf",
+        "pydspark info --calibration -m model.gguf -md drafter.gguf",
         "pydspark info -m model.gguf --json",
     ),
 )

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydspark.cli.args import Arguments
+from pydspark.cli.calibration import calibration_facts, report_calibration
 from pydspark.cli.facts import model_facts, system_facts
-from pydspark.cli.model import find_pair
+from pydspark.cli.model import Pair, find_pair
 from pydspark.cli.pair import pair_facts, report_pair
 from pydspark.cli.report import Report, bytes_text
 from pydspark.cli.sections import report_memory, report_weights
@@ -40,8 +41,11 @@ def info(arguments: Arguments, terminal: Terminal, output: Output, width: int) -
         raise ArgumentError(f"info takes no prompt; a model file goes after -m: -m {arguments.positionals[0]}")
     params = ModelParams(**arguments.of(ModelParams))
     files = find_pair(arguments)
-    if arguments.get("pair") and (files is None or files.draft is None):
-        raise ArgumentError("--pair needs a model and a drafter: -m FILE -md FILE")
+    for flag in ("pair", "calibration"):
+        if arguments.get(flag) and (files is None or files.draft is None):
+            raise ArgumentError(f"--{flag} needs a model and a drafter: -m FILE -md FILE")
+    if arguments.get("calibration"):
+        return _calibration(arguments, params, files, Report(width, terminal if output.is_terminal else None), output)
     system = system_facts(params)
     model = None if files is None else model_facts(files.target, params)
     pair = None if files is None or files.draft is None else pair_facts(files.target, files.draft, params)
@@ -59,6 +63,17 @@ def info(arguments: Arguments, terminal: Terminal, output: Output, width: int) -
         report_pair(report, pair)
     output.write_styled(report.text())
     return status
+
+
+def _calibration(arguments: Arguments, params: ModelParams, files: Pair | None, report: Report, output: Output) -> int:
+    assert files is not None and files.draft is not None
+    facts = calibration_facts(files.target, files.draft, params)
+    if arguments.get("json"):
+        output.write(json.dumps(facts, ensure_ascii=False, indent=2) + "\n")
+    else:
+        report_calibration(report, facts)
+        output.write_styled(report.text())
+    return 0
 
 
 def _report_system(report: Report, facts: Mapping[str, Any]) -> None:

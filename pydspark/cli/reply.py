@@ -134,8 +134,10 @@ def show_reply(engine: Engine, prompt: ChatPrompt, params: SamplingParams, termi
     else:
         log.info("seed %d", done.seed)
         terminal.say(summary(done, engine.n_ctx, params.max_tokens))
-        if done.stats.draft_rounds and not terminal.quiet:
+        if not terminal.quiet and done.stats.draft_rounds:
             terminal.say(draft_summary(done.stats, engine.plain_step_ms()))
+        elif not terminal.quiet and done.stats.reasons[0]:
+            terminal.say("drafts: none, for here they would cost more time than they save")
     return Reply(chat_results.message(parts), done)
 
 

@@ -41,12 +41,9 @@ class Extras:
         }
 
     def timings(self, done: Done) -> dict[str, Any]:
-        """The final times. ``saved_ms`` is how much sooner the answer was there than without drafts."""
+        """The final times."""
         timings = results.timings(done.stats, done.seed)
-        if self._plain_ms is None:
-            return timings
-        saved_ms = self._plain_ms * done.stats.predicted_n - done.stats.predicted_ms
-        return {**timings, "plain_per_token_ms": self._plain_ms, "saved_ms": saved_ms}
+        return timings if self._plain_ms is None else {**timings, "plain_per_token_ms": self._plain_ms}
 
 
 def token_fields(tokens: list[Token]) -> dict[str, Any]:

@@ -32,7 +32,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 
 def open_pair(pair: Pair, **options: Any) -> Llama:
-    return Llama(pair.target_path, **{"draft": pair.draft_path, "n_ctx": 128, "n_threads": 1, **options})
+    return Llama(
+        pair.target_path,
+        **{"draft": pair.draft_path, "n_ctx": 128, "n_threads": 1, "draft_schedule": "fixed", **options},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +84,8 @@ def test_timings_tell_what_the_drafter_did(llama: Llama) -> None:
     assert len(timings["drafted_at"]) == len(timings["draft_n_accepted_at"]) == 4
     assert timings["accept_len"] == 1 + timings["draft_n_accepted"] / timings["draft_rounds"]
     assert timings["accept_rate"] == timings["draft_n_accepted"] / timings["draft_n"]
-    assert 0 < timings["draft_ms"] + timings["verify_ms"] + timings["host_ms"] <= timings["predicted_ms"] * 1.01
+    assert 0 < timings["draft_ms"] + timings["verify_ms"] <= timings["predicted_ms"]
+    assert 0 < timings["host_ms"] < timings["predicted_ms"]
     json.dumps(llama.last_stats, allow_nan=False)
     assert llama.last_stats["n_accepted"] == timings["draft_n_accepted"]
 
@@ -165,7 +169,7 @@ def test_a_stream_that_is_not_read_on_leaves_what_was_read(llama: Llama) -> None
             tokens = llama.engine.events(prompt, llama._sampling(speculative=choice, **GREEDY))
             texts = [next(tokens) for _ in range(2 * n_read)]  # a token, then its text
             tokens.close()  # type: ignore[attr-defined]
-            held.append((n_held(llama), texts))
+            held.append((n_held(llama), [getattr(event, "id", event) for event in texts]))
         assert held[0] == held[1]
         assert held[0][0] == len(prompt) + n_read - 1
     assert text_of(llama(prompt, **GREEDY)) == whole

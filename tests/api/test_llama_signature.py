@@ -50,7 +50,7 @@ FROM_PRETRAINED: dict[str, Any] = {
     "local_dir_use_symlinks": "auto", "cache_dir": None,
 }  # fmt: skip
 
-DRAFTING = {"n_draft_max", "draft_conf_min", "draft_sampling", "draft_accept"}
+DRAFTING = {"draft_schedule", "n_draft_max", "draft_conf_min", "draft_sampling", "draft_accept"}
 CHATTING = {"chat_template_kwargs", "enable_thinking", "reasoning_format"}
 
 # Method, its parameters there, other defaults here (with the reason), parameters that only exist here.
@@ -75,6 +75,7 @@ METHODS: list[tuple[str, dict[str, Any], dict[str, Any], set[str]]] = [
             "verify",
             "rollback",
             "cache_ram",
+            "calibration",
             "type_k_draft",
             "type_v_draft",
             "draft_candidates",

@@ -23,7 +23,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 @pytest.fixture
 def target(pair: Pair) -> list[str]:
     """Arguments for a tiny model whose answers do not change."""
-    return ["-m", str(pair.target_path), "-c", "256", "-t", "1", "--temp", "0", "-n", "24", "--ignore-eos"]
+    model = ["-m", str(pair.target_path), "-c", "256", "-t", "1"]
+    return [*model, "--temp", "0", "-n", "24", "--ignore-eos", "--spec-draft-schedule", "fixed"]
 
 
 def hub_folder(folder: Path, pair: Pair) -> Path:
@@ -221,6 +222,7 @@ def demo(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Files:
 
 def test_the_demo_drafts(run: Run, demo: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     argv = ["run", "--demo", "-c", "256", "-t", "1", "-n", "24", "--ignore-eos", "hello"]
+    assert "drafts: accept_len" in run(*argv, "--spec-draft-schedule", "fixed").err
     assert "drafts:" in run(*argv).err
     assert "drafts:" not in run(*argv, "--spec-type", "none").err
     monkeypatch.setenv("LLAMA_ARG_SPEC_DRAFT_MODEL", "drafter-of-another-model.gguf")

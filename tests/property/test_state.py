@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
-from speculating import Answer, MakePair, Speculating, speculating
+from speculating import MANY_TOKENS, Answer, MakePair, Speculating, speculating, step_until_cancelled
 from tiny.pairs import GOOD, MIXED
 
-from pydspark._native import Session
 from pydspark.errors import Cancelled
 from pydspark.records import Finish
 
 PROMPT = [40, 41, 45, 42, 200, 43, 7]
 # at most 32 rows: longer batches are not computed as single tokens are
 LONG_PROMPT = [(7 * i) % 256 for i in range(30)]
-MANY_TOKENS = 400  # time enough for another thread to cancel one of their steps
 
 
 def assert_same_state(one: Speculating, other: Speculating) -> None:
@@ -148,37 +142,6 @@ def test_reset_forgets_everything(make_pair: MakePair) -> None:
 
 
 # ---- cancelling ----
-
-
-@contextmanager
-def cancelling(session: Session) -> Iterator[None]:
-    """Meanwhile another thread cancels whatever runs on a session, over and over."""
-    begun, enough = threading.Event(), threading.Event()
-
-    def cancel() -> None:
-        while not enough.is_set():
-            session.cancel()
-            begun.set()
-
-    thread = threading.Thread(target=cancel)
-    thread.start()
-    begun.wait()
-    try:
-        yield
-    finally:
-        enough.set()
-        thread.join()
-
-
-def step_until_cancelled(target: Speculating, tokens: list[int]) -> None:
-    """Steps, collecting tokens, until one step is cancelled."""
-    with cancelling(target.session):
-        while len(tokens) < MANY_TOKENS:
-            try:
-                tokens.extend(target.session.step().tokens)
-            except Cancelled:
-                return
-    raise AssertionError("no step was cancelled")
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen35moe"])

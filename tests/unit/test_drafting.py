@@ -42,7 +42,7 @@ def test_what_a_call_says_about_drafting(speculative: Any, call: dict[str, Any],
     [
         (False, {"n_draft_max": 2}, "n_draft_max is given twice"),
         ({"n_max": 2}, {"n_draft_max": 2}, "n_draft_max is given twice"),
-        ({"max": 2}, {}, "no 'max'; it takes n_max and conf_min"),
+        ({"max": 2}, {}, "no 'max'; it takes n_max, conf_min and schedule"),
         ("yes", {}, "not 'yes'"),
         (1, {}, "not 1"),
         (0, {}, "not 0"),

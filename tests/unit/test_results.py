@@ -82,7 +82,7 @@ def test_timings_are_finite_for_few_tokens(n: int) -> None:
 DRAFTED = Stats(
     5, 0, 1.0, 9, 8.0, 0.5, 4,
     draft_rounds=3, draft_n=8, draft_n_accepted=6, draft_ms=2.0, verify_ms=5.0, drafted_at=(3, 3, 2),
-    accepted_at=(3, 2, 1),
+    accepted_at=(3, 2, 1), saved_ms=12.5, depths=(0, 1, 0, 2), reasons=(0, 0, 1, 0, 2),
 )  # fmt: skip
 
 
@@ -99,6 +99,9 @@ def test_timings_tell_of_drafting_only_if_the_drafter_ran() -> None:
         "draft_ms": 2.0,
         "verify_ms": 5.0,
         "host_ms": 0.5,
+        "saved_ms": 12.5,
+        "depths": [0, 1, 0, 2],
+        "depth_reasons": {"cost": 1, "whole": 2},
     }
     assert set(timings) - set(results.timings(Stats(5, 0, 1.0, 9, 8.0, 0.5, 9), seed=3)) == timings.keys() - TIMINGS
 
