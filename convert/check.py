@@ -10,7 +10,18 @@ from gguf import GGMLQuantizationType, TokenType
 
 from .encode import unfit_value
 from .errors import Problem
-from .mapping import CONFIDENCE, DRAFT_TO_TARGET, DROPPED, MARKOV_W1, Need, Role, Rule, rules, sizes
+from .mapping import (
+    CONFIDENCE,
+    DRAFT_TO_TARGET,
+    DROPPED,
+    MARKOV_W1,
+    QUANTIZED,
+    Need,
+    Role,
+    Rule,
+    rules,
+    sizes,
+)
 from .plan import PlanItem
 from .progress import Progress
 from .settings import DraftSettings
@@ -153,7 +164,7 @@ def _check_one(
         seen = f"shape {' x '.join(map(str, tensor.shape))}"
         problems.append(Problem(name, seen, f"{wanted} ({', '.join(rule.dims)})", action))
     kinds = (GGMLQuantizationType.I64, GGMLQuantizationType.I32) if rule.role is Role.IDS else _FLOATS
-    if tensor.kind not in kinds and not (rule.role is not Role.IDS and tensor.kind is GGMLQuantizationType.Q8_0):
+    if tensor.kind not in kinds and not (rule.role is not Role.IDS and tensor.kind in QUANTIZED):
         wanted = " or ".join(kind.name for kind in kinds)
         problems.append(Problem(name, f"stored as {tensor.kind.name}", wanted, _BAD_COPY))
     return problems

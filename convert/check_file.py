@@ -8,14 +8,16 @@ from . import check
 from .convert import fingerprint_of_file, stored_fingerprint
 from .errors import Problem, ProblemsError
 from .gguf_reader import GgufFile, read_gguf
-from .mapping import CONFIDENCE, DRAFT_TO_TARGET, EMBEDDING, OUTPUT
+from .mapping import CONFIDENCE, DRAFT_TO_TARGET, EMBEDDING, FEW_BITS, OUTPUT
 from .metadata import DEPTH_KEY, HASH_KEY, NOISE_KEY, settings_from_gguf
 from .settings import DraftSettings
+from .shortlist import KEY as SHORT_LIST_KEY
+from .shortlist import check_short_list
 from .target import MERGES, TOKENS, Target, tokenizer_hash
 
 _CONVERT = "convert the checkpoint again"
-# the stored fingerprint is the checkpoint's; this is the largest distance that any supported number format causes
-_DISTANCE = 0.1
+# the stored fingerprint is the checkpoint's; these are the largest distances that number formats cause
+_DISTANCE, _DISTANCE_OF_FEW_BITS = 0.1, 0.8
 
 
 def check_file(path: Path, target: Target) -> list[str]:
@@ -45,6 +47,9 @@ def check_file(path: Path, target: Target) -> list[str]:
     d2t = file.tensors.get(DRAFT_TO_TARGET.name)
     if d2t is not None:
         problems += check.check_draft_ids(d2t.integers().tolist(), settings)
+    short_list = file.get(SHORT_LIST_KEY)
+    if short_list is not None:
+        problems += check_short_list(short_list, SHORT_LIST_KEY, settings, target)
     if problems:
         raise ProblemsError(problems)
     lines = _describe(file, settings, target)
@@ -95,6 +100,8 @@ def _describe(file: GgufFile, settings: DraftSettings, target: Target) -> list[s
         f"head: {'own' if has_output else 'from the target'}, "
         f"confidence head: {'yes' if CONFIDENCE.name in file.tensors else 'no'}",
     ]
+    if SHORT_LIST_KEY in file.metadata:
+        lines.append(f"short list: {len(file.get(SHORT_LIST_KEY)):,} of {settings.n_vocab:,} tokens")
     if has_embedding and not has_output and not target.tied:
         lines.append(
             "warning: embedding without head. pydspark takes the target's head, but other programs take the embedding "
@@ -115,7 +122,9 @@ def _check_fingerprint(file: GgufFile, settings: DraftSettings, problems: list[P
     if stored is None:
         return "fingerprint: none in the file, so its arithmetic was not checked"
     distance = stored.distance(fingerprint_of_file(file, settings))
-    if not distance <= _DISTANCE:
+    few_bits = any(tensor.kind in FEW_BITS for tensor in file.tensors.values())
+    most = _DISTANCE_OF_FEW_BITS if few_bits else _DISTANCE
+    if not distance <= most:
         seen = f"the tensors compute something else (relative difference {distance:.3g})"
-        problems.append(Problem("fingerprint", seen, f"at most {_DISTANCE}", _CONVERT))
+        problems.append(Problem("fingerprint", seen, f"at most {most}", _CONVERT))
     return f"fingerprint: agrees (relative difference {distance:.2g})"

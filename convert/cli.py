@@ -85,13 +85,18 @@ def build_parser() -> argparse.ArgumentParser:
         "--outtype",
         choices=[*OUTTYPES, "auto"],
         default="bf16",
-        help="number format; mixed = q8_0 with heads in bf16; auto = bf16 (default: bf16)",
+        help="number format; mixed = q8_0 with heads in bf16; q4_0 has heads in q8_0; auto = bf16 (default: bf16)",
     )
     content.add_argument(
         "--share",
         choices=POLICIES,
         default="auto",
         help="embedding and head: auto drops copies of the target's, keep writes them, drop insists (default: auto)",
+    )
+    content.add_argument(
+        "--shortlist",
+        metavar="FILE|N",
+        help="tokens to make drafts of: a file of ids, perhaps with counts, or the N lowest ids (default: all tokens)",
     )
     content.add_argument(
         "--layout",
@@ -179,7 +184,7 @@ def _run(options: argparse.Namespace) -> None:
     if not options.dry_run:
         # before the slow part; the list of inputs is complete only afterwards
         check_output(outfile, set(target.files), options.force)
-    choices = Options(options.outtype, options.share, options.layout, options.model_name)
+    choices = Options(options.outtype, options.share, options.layout, options.model_name, options.shortlist)
     prepared = prepare(local_folder(options.model), target, choices, options.quiet)
     if options.dry_run:
         text = (

@@ -21,6 +21,8 @@ from .plan import Plan, plan_items
 from .reference import Fingerprint, fingerprint, gguf_names
 from .settings import DraftSettings
 from .share import Sharing, decide
+from .shortlist import KEY as SHORT_LIST_KEY
+from .shortlist import check_short_list, read_short_list
 from .target import Target
 from .tensors import StoredTensor
 from .verify import verify_file
@@ -28,7 +30,7 @@ from .writer import write
 
 # largest relative distance between the fingerprints of checkpoint and file, by what storing does to the values
 _LOSSLESS_DISTANCE = 1e-6
-_DISTANCE = {"f32": 1e-6, "f16": 0.02, "bf16": 0.05, "q8_0": 0.1, "mixed": 0.1}
+_DISTANCE = {"f32": 1e-6, "f16": 0.02, "bf16": 0.05, "q8_0": 0.1, "mixed": 0.1, "q4_0": 0.8}
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,14 @@ class Options:
         share: one of ``share.POLICIES``.
         layout: ``anchor-first`` or ``1+n``; None to take it from the config.
         name: ``general.name`` of the file; None to derive it from the target.
+        shortlist: see ``read_short_list``; None for the whole vocabulary.
     """
 
     outtype: str = "bf16"
     share: str = "auto"
     layout: str | None = None
     name: str | None = None
+    shortlist: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,10 @@ def prepare(folder: Path, target: Target, options: Options, quiet: bool) -> Prep
     if not problems:
         sharing = decide(settings, tensors, target, options.share, quiet, problems)
         draft_ids = _draft_ids(settings, tensors, problems)
+    short_list = None
+    if options.shortlist is not None and not problems:
+        short_list = read_short_list(options.shortlist, settings.n_vocab)
+        problems += check_short_list(short_list, f"--shortlist {options.shortlist}", settings, target)
     if problems:
         raise ProblemsError(problems)
     items = plan_items(settings, tensors, target, sharing, options.outtype, draft_ids)
@@ -91,6 +99,8 @@ def prepare(folder: Path, target: Target, options: Options, quiet: bool) -> Prep
     metadata = drafter_metadata(settings, target, name, options.outtype, has_confidence, sharing.mask_row)
     expected = fingerprint(settings, _with_sharing(tensors, sharing), draft_ids)
     metadata.update(_fingerprint_metadata(expected))
+    if short_list is not None:
+        metadata[SHORT_LIST_KEY] = GgufValue(short_list, GGUFValueType.ARRAY, GGUFValueType.INT32)
     lossless = all(item.source.kind is item.kind or item.kind.name == "F32" for item in items)
     notes = [*_setting_notes(checkpoint, config, target, has_confidence), *sharing.notes]
     inputs = {tensor.path for tensor in tensors.values()} | set(target.files) | {folder / "config.json"}

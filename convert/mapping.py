@@ -81,17 +81,25 @@ _LAYER = (
     Rule("mlp.down_proj", "ffn_down", ("embd", "ff"), Role.MATRIX),
 )
 
+_KIND = GGMLQuantizationType
+# formats of drafters that were quantized after they were converted
+FEW_BITS = {_KIND.Q6_K, _KIND.Q5_K, _KIND.Q5_1, _KIND.Q5_0, _KIND.Q4_K, _KIND.Q4_1, _KIND.Q4_0, _KIND.IQ4_NL}
+QUANTIZED = {_KIND.Q8_0, *FEW_BITS}
+
 # only of use while training
 DROPPED = ("t2d",)
 
-OUTTYPES = ("bf16", "f16", "f32", "q8_0", "mixed")
+OUTTYPES = ("bf16", "f16", "f32", "q8_0", "mixed", "q4_0")
 _PLAIN = {
     "bf16": GGMLQuantizationType.BF16,
     "f16": GGMLQuantizationType.F16,
     "f32": GGMLQuantizationType.F32,
     "q8_0": GGMLQuantizationType.Q8_0,
     "mixed": GGMLQuantizationType.Q8_0,
+    "q4_0": GGMLQuantizationType.Q4_0,
 }
+# number format of heads, where it is another one
+_HEADS = {"mixed": GGMLQuantizationType.BF16, "q4_0": GGMLQuantizationType.Q8_0}
 
 
 def rules(n_layer: int) -> Iterator[Rule]:
@@ -119,14 +127,14 @@ def sizes(settings: DraftSettings, n_target_embd: int) -> dict[str, int]:
 
 
 def stored_kind(rule: Rule, outtype: str, row_len: int) -> GGMLQuantizationType:
-    """Number format of a tensor in the file; rows that Q8_0 cannot split into blocks stay BF16."""
+    """Number format of a tensor in the file; rows that do not split into blocks stay BF16."""
     if rule.role is Role.VECTOR:
         return GGMLQuantizationType.F32
     if rule.role is Role.IDS:
         return GGMLQuantizationType.I64
     kind = _PLAIN[outtype]
-    if kind is not GGMLQuantizationType.Q8_0:
-        return kind
-    precise = rule.role is Role.PRECISE or (rule.role is Role.HEAD and outtype == "mixed")
-    whole_blocks = row_len % GGML_QUANT_SIZES[kind][0] == 0
-    return kind if whole_blocks and not precise else GGMLQuantizationType.BF16
+    if rule.role is Role.HEAD:
+        kind = _HEADS.get(outtype, kind)
+    block = GGML_QUANT_SIZES[kind][0]
+    precise = block > 1 and rule.role is Role.PRECISE
+    return kind if row_len % block == 0 and not precise else GGMLQuantizationType.BF16

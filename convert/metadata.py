@@ -26,6 +26,7 @@ _FILE_TYPES = {
     "bf16": LlamaFileType.MOSTLY_BF16,
     "q8_0": LlamaFileType.MOSTLY_Q8_0,
     "mixed": LlamaFileType.MOSTLY_Q8_0,
+    "q4_0": LlamaFileType.MOSTLY_Q4_0,
 }
 _UNUSED_TYPE = 5
 _U32, _I32, _F32 = GGUFValueType.UINT32, GGUFValueType.INT32, GGUFValueType.FLOAT32

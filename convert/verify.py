@@ -19,6 +19,9 @@ from .progress import Progress
 from .tensors import Floats, StoredTensor
 
 _F16_TINY = 2.0**-25  # half of the smallest F16 step
+# steps from 0 to the largest value of a block, and how many of them a value may be off: Q4_0 has one step less on the
+# other side of 0
+_STEPS = {GGMLQuantizationType.Q8_0: (127, 0.501), GGMLQuantizationType.Q4_0: (8, 1.001)}
 
 
 def verify_file(plan: Plan, path: Path, quiet: bool) -> GgufFile:
@@ -80,11 +83,12 @@ def within_rounding(wanted: Floats, written: Floats, kind: GGMLQuantizationType)
         allowed = size * np.float32(2.0**-8)
     elif kind is GGMLQuantizationType.F16:
         allowed = np.maximum(size * np.float32(2.0**-11), np.float32(_F16_TINY))
-    elif kind is GGMLQuantizationType.Q8_0:
-        # blocks of 32: half a step of amax / 127, and the step itself is stored as F16
+    elif kind in _STEPS:
+        # blocks of 32: a part of a step, and the step itself is stored as F16
+        n_steps, part = _STEPS[kind]
         largest = size.reshape(-1, 32).max(axis=1, keepdims=True)
-        step = largest / 127
-        allowed = np.broadcast_to(0.501 * step + largest * 2.0**-10 + 127 * _F16_TINY, (largest.size, 32))
+        step = largest / n_steps
+        allowed = np.broadcast_to(part * step + largest * 2.0**-10 + n_steps * _F16_TINY, (largest.size, 32))
         allowed = allowed.reshape(size.shape)
     else:
         raise ConvertError(f"{kind.name} cannot be verified")

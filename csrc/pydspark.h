@@ -123,6 +123,9 @@ typedef struct pds_model_params {
     int32_t use_mmap;
     int32_t use_mlock;
     int32_t repack; // rearrange weights for the CPU where ggml has a faster layout
+    // of a drafter; both are exact
+    int32_t draft_candidates; // rows that its Markov head looks at for a token; 0 = all
+    int32_t draft_shortlist;  // rows of its head: 0 = all, -1 = those that its file lists, n = that many of them
 } pds_model_params;
 
 enum {
@@ -211,6 +214,7 @@ typedef struct pds_draft_info {
     int32_t has_confidence;
     int32_t borrows_embedding; // 1 = the target's
     int32_t borrows_head;
+    int32_t n_short_list; // tokens that the file lists to choose drafts from; 0 = no list
     int32_t n_target_layers;
     int32_t target_layers[64]; // whose outputs are the features
     int64_t n_bytes;

@@ -12,11 +12,17 @@ if TYPE_CHECKING:
     from pydspark.errors import PydsparkError as PydsparkError
     from pydspark.llama import Llama as Llama
     from pydspark.params import SamplingParams as SamplingParams
+    from pydspark.structured import LlamaGrammar as LlamaGrammar
 
-__all__ = ["Llama", "PydsparkError", "SamplingParams", "__version__"]
+__all__ = ["Llama", "LlamaGrammar", "PydsparkError", "SamplingParams", "__version__"]
 __version__ = "0.1.0"
 
-_HOMES = {"Llama": "pydspark.llama", "SamplingParams": "pydspark.params", "PydsparkError": "pydspark.errors"}
+_HOMES = {
+    "Llama": "pydspark.llama",
+    "LlamaGrammar": "pydspark.structured",
+    "PydsparkError": "pydspark.errors",
+    "SamplingParams": "pydspark.params",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,7 @@ from pydspark._native import Draft, Gguf, Model, Session, drain_log
 from pydspark.calibration import CalibrationFile, calibration_key
 from pydspark.chat import ChatEvent, chat_events
 from pydspark.drafting import Drafting
-from pydspark.errors import Cancelled, ClosedError, UnsupportedError
+from pydspark.errors import ArgumentError, Cancelled, ClosedError, UnsupportedError
 from pydspark.generate import Done, Event, Token, generate
 from pydspark.params import (
     LOOKUP_TYPE,
@@ -30,9 +30,10 @@ from pydspark.params import (
     uses_lookup,
 )
 from pydspark.prompts import ChatPrompt, Prompts
-from pydspark.records import MemoryReport, Progress, Request, Stats
+from pydspark.records import MemoryReport, Progress, Request, Stats, TokenMask
 from pydspark.sampling_defaults import model_sampling, sampling_from
 from pydspark.text.detokenizer import Detokenizer
+from pydspark.text.grammar import Grammar
 from pydspark.text.stop import StopMatcher
 from pydspark.turns import Turn, Turns, quiet_at_exit, watch_exit
 
@@ -173,11 +174,16 @@ class Engine:
         return sampling_from(call, {**model_sampling(self.metadata), **(settings or {})})
 
     def chat_prompt(
-        self, messages: object, tools: Sequence[object] | None = None, params: ChatParams | None = None
+        self,
+        messages: object,
+        tools: Sequence[object] | None = None,
+        params: ChatParams | None = None,
+        grammar: Grammar | None = None,
+        tool_choice: object = None,
     ) -> ChatPrompt:
         """The prompt for a chat, with boundaries where the model has a use for them; see ``Prompts.chat``."""
         needs_boundaries = self.memory is not None and self.memory.checkpoint_bytes > 0
-        return self.prompts.chat(messages, tools, params, needs_boundaries)
+        return self.prompts.chat(messages, tools, params, needs_boundaries, grammar, tool_choice)
 
     def chat_events(
         self,
@@ -187,7 +193,7 @@ class Engine:
         reuse_prefix: bool = True,
     ) -> Generator[ChatEvent, None, None]:
         """Answers a chat; see ``events`` and ``pydspark.chat``."""
-        events = self.events(prompt.tokens, params, progress, prompt.boundaries, reuse_prefix)
+        events = self.events(prompt.tokens, params, progress, prompt.boundaries, reuse_prefix, prompt.mask)
         return chat_events(events, prompt.parser())
 
     def events(
@@ -197,6 +203,7 @@ class Engine:
         progress: Progress | None = None,
         boundaries: tuple[int, ...] = (),
         reuse_prefix: bool = True,
+        mask: TokenMask | None = None,
     ) -> Iterator[Event]:
         """Generates from a prompt; see ``generate``.
 
@@ -206,7 +213,7 @@ class Engine:
             tokens: ids of the prompt.
             params: how to generate.
             progress: told the fraction of the prompt that is evaluated; a false result stops.
-            boundaries, reuse_prefix: see ``Request``.
+            boundaries, reuse_prefix, mask: see ``Request``.
 
         Raises:
             ArgumentError: a token id that does not exist, or something that the drafter cannot do.
@@ -214,7 +221,10 @@ class Engine:
             Cancelled: the turn was taken away (see ``Turns``), or progress stopped the generation.
         """
         self.check_open()
-        return self._run(replace(self._request(tokens, params, boundaries), reuse_prefix=reuse_prefix), progress)
+        if mask is not None and params.ignore_eos:
+            raise ArgumentError("ignore_eos cannot be combined with a grammar: where it ends nothing else may follow")
+        request = replace(self._request(tokens, params, boundaries), reuse_prefix=reuse_prefix, mask=mask)
+        return self._run(request, progress)
 
     def _request(self, tokens: Sequence[int], params: SamplingParams, boundaries: tuple[int, ...]) -> Request:
         vocab = self.prompts.vocab

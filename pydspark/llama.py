@@ -17,6 +17,8 @@ from pydspark.loaded import LoadedModel
 from pydspark.params import RANDOM_SEED, ChatParams, ModelParams, SamplingParams
 from pydspark.records import Progress
 from pydspark.sampling_defaults import DefaultFloat, DefaultInt, constructor_sampling
+from pydspark.structured import answer_grammar
+from pydspark.text.grammar import Grammar
 
 
 class Llama(LoadedModel):
@@ -121,6 +123,8 @@ class Llama(LoadedModel):
         lookup_match: int = 3,
         type_k_draft: int | str | None = None,
         type_v_draft: int | str | None = None,
+        draft_candidates: int = 64,
+        draft_shortlist: int | None = None,
         n_draft_max: int | None = None,
         draft_schedule: str = "auto",
         lookup_max: int = 16,
@@ -136,7 +140,8 @@ class Llama(LoadedModel):
             n_gpu_layers=n_gpu_layers, use_mmap=use_mmap, use_mlock=use_mlock, repack=repack, type_k=type_k,
             type_v=type_v, flash_attn=flash_attn, spec_type=spec_type, verify=verify, type_k_draft=type_k_draft,
             type_v_draft=type_v_draft, fused_experts=fused_experts, rollback=rollback, cache_ram=cache_ram,
-            calibration=calibration, lookup_match=lookup_match,
+            calibration=calibration, lookup_match=lookup_match, draft_candidates=draft_candidates,
+            draft_shortlist=draft_shortlist,
         )  # fmt: skip
         defaults = SamplingParams(
             draft_schedule=draft_schedule, n_draft_max=n_draft_max, lookup_max=lookup_max,
@@ -217,7 +222,7 @@ class Llama(LoadedModel):
         model: str | None = None,
         stopping_criteria: object | None = None,
         logits_processor: object | None = None,
-        grammar: object | None = None,
+        grammar: Grammar | str | None = None,
         logit_bias: Mapping[int, float] | None = None,
         speculative: bool | Mapping[str, Any] | None = None,
         n_draft_max: int | None = None,
@@ -239,6 +244,7 @@ class Llama(LoadedModel):
             stream: return an iterator of chunks.
             model: echoed back.
             logit_bias: ``{id: value}`` or ``[[id, value]]``; False or -inf bans.
+            grammar: a ``LlamaGrammar`` that the answer follows, or its text.
             speculative: False = without drafts; True = an error if nothing drafts; or, as True, a mapping with
                 ``n_max``, ``conf_min`` and ``schedule``, other names of the first three of these:
             n_draft_max, draft_conf_min, draft_schedule, lookup_max, draft_sampling, draft_accept: None = as the
@@ -256,6 +262,7 @@ class Llama(LoadedModel):
         """
         if echo and logprobs is not None:
             raise UnsupportedError("echo with logprobs is not supported: the prompt's log-probabilities are not kept")
+        rule = answer_grammar(grammar)
         params = self._sampling(
             max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, stop=stop,
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty, repeat_penalty=repeat_penalty,
@@ -266,7 +273,7 @@ class Llama(LoadedModel):
             draft_accept=draft_accept,
         )  # fmt: skip
         prompts = self.engine.prompts
-        events = self.engine.events(prompts.encode(prompt), params)
+        events = self.engine.events(prompts.encode(prompt), params, mask=prompts.mask(rule))
         echoed = prompts.text(prompt) if echo else ""
         shape = results.new_shape("cmpl", model or self.model_path, prompts.piece, params.logprobs, echoed)
         return results.completion_stream(events, shape) if stream else results.completion(events, shape)
@@ -300,7 +307,7 @@ class Llama(LoadedModel):
         mirostat_eta: float = 0.1,
         model: str | None = None,
         logits_processor: object | None = None,
-        grammar: object | None = None,
+        grammar: Grammar | str | None = None,
         logit_bias: Mapping[int, float] | None = None,
         logprobs: bool | None = None,
         top_logprobs: int | None = None,
@@ -322,8 +329,11 @@ class Llama(LoadedModel):
         Args:
             messages: as in OpenAI's API; contents are text or lists of text parts.
             tools: what the model can call, as in OpenAI's API; the answer's ``tool_calls`` has its calls.
-            tool_choice: None, ``"auto"``, or ``"none"``: the model is not told of them.
-            response_format: None or ``{"type": "text"}``.
+            tool_choice: None or ``"auto"``; ``"none"``: the model is not told of them; ``"required"``: it must call one;
+                ``{"type": "function", "function": {"name": ...}}``: it must call this one.
+            response_format: ``{"type": "json_object"}``, which may have a ``schema``, or ``{"type": "json_schema",
+                "json_schema": {"schema": {...}}}``: the answer is such JSON; ``{"type": "text"}``: it may be anything.
+            grammar: a ``LlamaGrammar`` that the answer follows, or its text.
             logprobs: report log-probabilities.
             top_logprobs: how many (0 to 20) alternatives for each token.
             chat_template_kwargs, enable_thinking, reasoning_format: see ``pydspark.params.ChatParams``.
@@ -347,7 +357,9 @@ class Llama(LoadedModel):
             enable_thinking=enable_thinking, reasoning_format=reasoning_format,
             chat_template_kwargs=chat_template_kwargs,
         )  # fmt: skip
-        prompt = self.engine.chat_prompt(messages, None if tool_choice == "none" else tools, chat)
+        rule = answer_grammar(grammar, response_format)
+        called, choice = (None, None) if tool_choice == "none" else (tools, tool_choice)
+        prompt = self.engine.chat_prompt(messages, called, chat, rule, choice)
         events = self.engine.chat_events(prompt, params)
         shape = results.new_shape("chatcmpl", model or self.model_path, self.engine.prompts.piece, params.logprobs)
         return chat_results.chat_stream(events, shape) if stream else chat_results.chat(events, shape)
@@ -372,7 +384,7 @@ class Llama(LoadedModel):
         penalize_nl: bool = True,
         logits_processor: object | None = None,
         stopping_criteria: object | None = None,
-        grammar: object | None = None,
+        grammar: Grammar | str | None = None,
         temperature: float | None = None,
     ) -> Iterator[int]:
         """Token ids that continue ``tokens``, until an end token or the end of the context.
@@ -386,7 +398,8 @@ class Llama(LoadedModel):
             temperature=temp if temperature is None else temperature, top_k=top_k, top_p=top_p, min_p=min_p,
             repeat_penalty=repeat_penalty, frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
         )  # fmt: skip
-        events = self.engine.events(self.engine.prompts.encode(tokens), params)
+        mask = self.engine.prompts.mask(answer_grammar(grammar))
+        events = self.engine.events(self.engine.prompts.encode(tokens), params, mask=mask)
         return (event.id for event in events if isinstance(event, Token))
 
     def _sampling(self, speculative: bool | Mapping[str, Any] | None = None, **call: Any) -> SamplingParams:

@@ -211,6 +211,17 @@ class ModelParams:
         None, object, "type of the drafter's cached values", flags=("-ctvd", "--cache-type-v-draft"),
         env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V",
     )
+    draft_candidates: int = _option(
+        64, int, "likeliest tokens that the drafter's Markov head chooses among, for each token of a draft; 0 = all",
+        low=0, high=INT32_MAX, flags=("--spec-draft-candidates",), env="DSPARK_ARG_SPEC_DRAFT_CANDIDATES",
+    )
+    draft_shortlist: int | None = _option(
+        None, int,
+        "tokens that drafts are made of, the most frequent ones; not given = those that the drafter's file lists, "
+        "or all; 0 = all",
+        low=0, high=INT32_MAX, optional=True, flags=("--spec-draft-shortlist",),
+        env="DSPARK_ARG_SPEC_DRAFT_SHORTLIST",
+    )
     # fmt: on
 
     def __post_init__(self) -> None:

@@ -9,13 +9,17 @@ from typing import Any
 
 from pydspark.errors import ArgumentError
 from pydspark.params import ChatParams, check_token_ids
+from pydspark.structured import chosen_tools
 from pydspark.text.chat_parser import END_THINK, THINK, ChatParser
 from pydspark.text.chat_template import ChatTemplate
+from pydspark.text.grammar import Grammar, GrammarTokenizer
+from pydspark.text.grammar_mask import GrammarMask
 from pydspark.text.messages import normalize_messages
 from pydspark.text.protect import Protector, unprotect
 from pydspark.text.stable_prefix import stable_boundaries
 from pydspark.text.tokenizer import Tokenizer
 from pydspark.text.tool_arguments import Tools
+from pydspark.text.tool_grammar import tool_grammar
 from pydspark.text.vocab import Vocab
 
 _NEAR_END = 8  # tokens that take hardly longer to evaluate than the last one alone
@@ -32,6 +36,7 @@ class ChatPrompt:
         finds_reasoning: the model's template knows reasoning, so an answer may begin with it.
         keeps_reasoning: the caller wants it in the content.
         tools: what the model was told it can call, or None.
+        mask: follows one answer and says what may come next; None = anything.
     """
 
     tokens: list[int]
@@ -40,6 +45,7 @@ class ChatPrompt:
     finds_reasoning: bool = False
     keeps_reasoning: bool = False
     tools: Tools | None = None
+    mask: GrammarMask | None = None
 
     def parser(self) -> ChatParser:
         """A fresh parser of the answer."""
@@ -110,6 +116,8 @@ class Prompts:
         tools: Sequence[object] | None = None,
         params: ChatParams | None = None,
         with_boundaries: bool = False,
+        grammar: Grammar | None = None,
+        tool_choice: object = None,
     ) -> ChatPrompt:
         """The prompt for a chat. Control tokens come from the template alone, never from the text of a message.
 
@@ -118,9 +126,12 @@ class Prompts:
             tools: tool descriptions for the template; what is called of them is looked for in the answer.
             params: variables of the template, and where reasoning goes; None = defaults.
             with_boundaries: find them. Takes rendering the chat a few times more.
+            grammar: of the answer, behind its reasoning.
+            tool_choice: which tools must be called; see ``structured.chosen_tools``.
 
         Raises:
-            ArgumentError: messages or tools that the template or pydspark cannot take, or a model without a template.
+            ArgumentError: messages, tools or a grammar that the template or pydspark cannot take, or a model without a
+                template.
         """
         params = params or ChatParams()
         chat = self._protector.protect_messages(normalize_messages(messages))
@@ -130,17 +141,61 @@ class Prompts:
         def render(messages: Sequence[Mapping[str, object]]) -> str:
             return self._render(messages, protected_tools, variables)
 
+        grammar = self._chat_grammar(grammar, callable_tools, tool_choice)
         rendered = render(chat)
+        in_reasoning, finds_reasoning = rendered.rstrip().endswith(THINK), END_THINK in self._template.source
         ends = stable_boundaries(render, chat) if with_boundaries else []
         ids, counts = self.tokenizer.encode_rendered_at(rendered, ends)
         return ChatPrompt(
             tokens=ids,
             boundaries=_boundaries(counts, len(ids)) if with_boundaries else (),
-            in_reasoning=rendered.rstrip().endswith(THINK),
-            finds_reasoning=END_THINK in self._template.source,
+            in_reasoning=in_reasoning,
+            finds_reasoning=finds_reasoning,
             keeps_reasoning=params.reasoning_format == "none",
             tools=callable_tools,
+            mask=self.mask(grammar, in_reasoning, finds_reasoning),
         )
+
+    def _chat_grammar(self, grammar: Grammar | None, tools: Tools | None, tool_choice: object) -> Grammar | None:
+        names = chosen_tools(tools, tool_choice)
+        if grammar is not None and tools is not None:
+            raise ArgumentError(
+                "the answer cannot have a form of its own and call tools; leave out the grammar or response_format, or "
+                "set tool_choice to none"
+            )
+        if tools is None or names is None:
+            return grammar
+        return tool_grammar(tools, names, self._template.source)
+
+    def mask(
+        self, grammar: Grammar | None, in_reasoning: bool = False, finds_reasoning: bool = False
+    ) -> GrammarMask | None:
+        """What follows one answer by a grammar.
+
+        Args:
+            grammar: of the answer, or None.
+            in_reasoning: the answer begins inside of reasoning, and the grammar behind it.
+            finds_reasoning: the answer may open reasoning.
+
+        Raises:
+            ArgumentError: the grammar is wrong, or asks for something that cannot be kept.
+        """
+        if grammar is None:
+            return None
+        openers = self.tokenizer.encode(THINK) if finds_reasoning else []
+        return GrammarMask(
+            self._grammar_tokenizer.matcher(grammar),
+            self.vocab.n_vocab,
+            self.vocab.eog_ids,
+            self.piece,
+            END_THINK.encode(),
+            in_reasoning,
+            openers[0] if len(openers) == 1 else None,
+        )
+
+    @cached_property
+    def _grammar_tokenizer(self) -> GrammarTokenizer:
+        return GrammarTokenizer(self.tokenizer)
 
     def _protected(self, tools: Sequence[object] | None) -> list[object] | None:
         return None if tools is None else [self._protector.protect_value(tool) for tool in tools]

@@ -56,7 +56,11 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class DraftInfo:
-    """What a drafter file holds. ``target_layers`` are the target's layers whose outputs it reads."""
+    """What a drafter file holds.
+
+    ``target_layers`` are the target's layers whose outputs it reads. ``n_short_list`` counts the tokens that it lists
+    to make drafts of, 0 without a list.
+    """
 
     n_layer: int
     n_embd: int
@@ -68,6 +72,7 @@ class DraftInfo:
     has_confidence: bool
     borrows_embedding: bool
     borrows_head: bool
+    n_short_list: int
     target_layers: tuple[int, ...]
     n_bytes: int
 
@@ -117,6 +122,17 @@ class MemoryReport:
     lines: tuple[MemoryLine, ...]
 
 
+class TokenMask(Protocol):
+    """A rule for what may follow, such as a grammar (``text.grammar_mask.GrammarMask``)."""
+
+    def allowed(self, n_tokens: int, last: Sequence[int], /) -> bytes:
+        """One bit per token, as whole words of 32 bits: what may follow the first ``n_tokens`` tokens of an answer.
+
+        ``last`` are the last of these, and all that may differ from the call before.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Request:
     """One generation, ready for the core: every choice is made.
@@ -130,6 +146,7 @@ class Request:
         reuse_prefix: keep what the session holds of the same beginning.
         boundaries: numbers of prompt tokens, ascending, after which later prompts may go on differently. Models whose
             state cannot be cut everywhere keep copies there. Empty: one before the last token.
+        mask: says which tokens may follow; None = any.
     """
 
     tokens: Sequence[int]
@@ -139,6 +156,7 @@ class Request:
     bias: Mapping[int, float] | None = None
     reuse_prefix: bool = True
     boundaries: tuple[int, ...] = ()
+    mask: TokenMask | None = None
 
 
 DEPTH_REASONS = ("parked", "probed", "cost", "confidence", "whole")

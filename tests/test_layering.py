@@ -20,7 +20,8 @@ PYTHON_LAYERS = [
     ["errors"],
     ["params"],
     ["cache", "compat", "cpu", "hub", "records", "sampling_defaults", "text", "turns"],
-    ["_native", "drafting", "generate", "prompts"],
+    ["_native", "drafting", "generate", "structured"],
+    ["prompts"],
     ["calibration", "chat"],
     ["engine", "quantize", "results"],
     ["chat_results", "demo", "loaded"],
@@ -30,7 +31,7 @@ PYTHON_LAYERS = [
 ]
 MAY_USE_THE_CORE = {"_native", "calibration", "engine", "quantize", "demo", "bench", "cli"}
 THIRD_PARTY = {
-    "text": {"jinja2", "tokenizers"},
+    "text": {"jinja2", "llguidance", "tokenizers"},
     "server": {"starlette", "uvicorn"},
 }  # at the top of a module; optional ones are imported where needed
 

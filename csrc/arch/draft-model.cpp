@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "model/pairing.h"
+#include "model/short-list.h"
 
 #include <cstring>
 
@@ -10,12 +11,26 @@ namespace pds {
 namespace {
 
 constexpr size_t nodes_per_layer = 96; // generous: a block's layer has about 40
-constexpr size_t nodes_per_slot  = 16;
+constexpr size_t nodes_per_slot  = 32;
 
 draft_hparams checked_hparams(const gguf_file & gguf, const target_model & target) {
     draft_hparams hp = read_draft_hparams(gguf);
     require_pair(target.gguf(), gguf, hp);
     return hp;
+}
+
+int32_t checked_candidates(const pds_model_params & params) {
+    PDS_REQUIRE(params.draft_candidates >= 0 && params.draft_shortlist >= -1, PDS_ERR_ARGUMENT,
+                "draft_candidates is %d and draft_shortlist %d; give 0 or more, and -1 or more",
+                params.draft_candidates, params.draft_shortlist);
+    return params.draft_candidates;
+}
+
+// The tensor of the head that the drafter uses: its own, or that of the target, which may be its embedding.
+const gguf_tensor * find_head(const gguf_file & draft, const gguf_file & target) {
+    const gguf_tensor * own  = draft.find("output.weight");
+    const gguf_tensor * head = target.find("output.weight");
+    return own != nullptr ? own : head != nullptr ? head : target.find("token_embd.weight");
 }
 
 } // namespace
@@ -33,6 +48,7 @@ pds_draft_info describe_draft(const gguf_file & gguf) {
     info.has_confidence      = gguf.find("conf_proj.weight") != nullptr ? 1 : 0;
     info.borrows_embedding   = gguf.find("token_embd.weight") == nullptr ? 1 : 0;
     info.borrows_head        = gguf.find("output.weight") == nullptr ? 1 : 0;
+    info.n_short_list        = static_cast<int32_t>(hp.short_list.size());
     for (const int32_t layer : hp.target_layers) {
         info.target_layers[info.n_target_layers++] = layer - 1; // the file names layers by their inputs
     }
@@ -46,10 +62,11 @@ draft_model::draft_model(std::shared_ptr<const gguf_file> file, std::shared_ptr<
                          const pds_model_params & params)
     : hparams(checked_hparams(*file, *target)), gguf_(std::move(file)), target_(std::move(target)),
       placed_(gguf_, params, hparams.n_layer),
-      tensors_(list_draft_tensors(placed_, *gguf_, hparams, target_->tensors())) {
+      tensors_(list_draft_tensors(placed_, *gguf_, hparams, target_->tensors(), checked_candidates(params))) {
     placed_.refuse_unused({ "d2t" });
     read_map();
-    list_extras();
+    shorten_head(params);
+    make_mask();
 }
 
 void draft_model::read_map() {
@@ -73,37 +90,70 @@ void draft_model::read_map() {
     }
 }
 
-void draft_model::list_extras() {
-    extras_.reset(ggml_init({ 4 * ggml_tensor_overhead(), nullptr, true }));
-    if (!hparams.mask_embd.empty()) {
-        tensors_.mask_embd = ggml_new_tensor_2d(extras_.get(), GGML_TYPE_F32, hparams.n_embd, 1);
-    }
+void draft_model::shorten_head(const pds_model_params & params) {
     if (!draft_to_ids_.empty()) {
-        tensors_.draft_to_ids = ggml_new_tensor_2d(extras_.get(), GGML_TYPE_I32, 1, n_draft_rows());
+        PDS_REQUIRE(params.draft_shortlist <= 0, PDS_ERR_ARGUMENT,
+                    "draft_shortlist is %d, but %s has a reduced vocabulary already; leave it out",
+                    params.draft_shortlist, gguf_->path().c_str());
+        return;
+    }
+    draft_to_ids_ = choose_short_list(hparams, target_->gguf(), n_draft_rows(), params.draft_shortlist);
+    if (draft_to_ids_.empty()) {
+        return;
+    }
+    const auto n     = static_cast<int64_t>(draft_to_ids_.size());
+    whole_output_    = { tensors_.output, find_head(*gguf_, target_->gguf()) };
+    tensors_.output  = short_output_.emplace(whole_output_, n, output_device(), params.repack != 0).linear();
+    const bool whole = tensors_.markov_w1 == nullptr || n_candidates() > 0; // candidates are rows of the whole matrix
+    if (!whole) {
+        whole_markov_w2_ = { tensors_.markov_w2, gguf_->find("markov_w2.weight") };
+        tensors_.markov_w2 =
+            short_markov_w2_.emplace(whole_markov_w2_, n, output_device(), params.repack != 0).linear();
+    }
+}
+
+void draft_model::make_mask() {
+    if (!hparams.mask_embd.empty()) {
+        mask_context_.reset(ggml_init({ ggml_tensor_overhead(), nullptr, true }));
+        tensors_.mask_embd = ggml_new_tensor_2d(mask_context_.get(), GGML_TYPE_F32, hparams.n_embd, 1);
+    }
+}
+
+void draft_model::report_weights(pds_memory_report & out) const {
+    placed_.report(out);
+    for (const std::optional<copied_rows> * rows : { &short_output_, &short_markov_w2_ }) {
+        if (*rows) {
+            (*rows)->report(out);
+        }
     }
 }
 
 void draft_model::pretend() {
     static char nowhere[64];
     placed_.pretend();
-    for (ggml_tensor * t = ggml_get_first_tensor(extras_.get()); t; t = ggml_get_next_tensor(extras_.get(), t)) {
-        t->data = nowhere;
+    for (std::optional<copied_rows> * rows : { &short_output_, &short_markov_w2_ }) {
+        if (*rows) {
+            (*rows)->pretend();
+        }
+    }
+    if (tensors_.mask_embd != nullptr) {
+        tensors_.mask_embd->data = nowhere;
     }
 }
 
 void draft_model::load(progress & progress) {
     placed_.load(progress);
-    if (ggml_get_first_tensor(extras_.get()) == nullptr) {
-        return;
+    for (std::optional<copied_rows> * rows : { &short_output_, &short_markov_w2_ }) {
+        if (*rows) {
+            (*rows)->allocate();
+            (*rows)->write(draft_to_ids_);
+        }
     }
-    extras_buffer_.reset(
-        ggml_backend_alloc_ctx_tensors_from_buft(extras_.get(), ggml_backend_dev_buffer_type(cpu_device().dev)));
-    PDS_REQUIRE(extras_buffer_ != nullptr, PDS_ERR_MEMORY, "the drafter's small tables could not be allocated");
     if (tensors_.mask_embd != nullptr) {
+        mask_buffer_.reset(ggml_backend_alloc_ctx_tensors_from_buft(mask_context_.get(),
+                                                                    ggml_backend_dev_buffer_type(cpu_device().dev)));
+        PDS_REQUIRE(mask_buffer_ != nullptr, PDS_ERR_MEMORY, "the drafter's mask row could not be allocated");
         ggml_backend_tensor_set(tensors_.mask_embd, hparams.mask_embd.data(), 0, ggml_nbytes(tensors_.mask_embd));
-    }
-    if (tensors_.draft_to_ids != nullptr) {
-        ggml_backend_tensor_set(tensors_.draft_to_ids, draft_to_ids_.data(), 0, ggml_nbytes(tensors_.draft_to_ids));
     }
 }
 
@@ -120,7 +170,7 @@ int32_t draft_model::n_draft_rows() const {
 }
 
 block_graph draft_model::build(int32_t n_kv, int32_t n_chain, row_drawer & drawer, const kv_cache & cache,
-                               attention_form form, std::set<std::string> taps) const {
+                               attention_form form, const spare_rows * spare, std::set<std::string> taps) const {
     const size_t max_nodes = nodes_per_layer * static_cast<size_t>(hparams.n_layer + 2) +
                              nodes_per_slot * static_cast<size_t>(hparams.block_size);
     block_graph  block;
@@ -135,7 +185,7 @@ block_graph draft_model::build(int32_t n_kv, int32_t n_chain, row_drawer & drawe
         block.draws.push_back({ &drawer, i });
     }
     block.outputs =
-        build_block(*block.context, hparams, tensors_, cache, block.windowed_mask, block.draws.data(), form);
+        build_block(*block.context, hparams, tensors_, cache, { block.draws.data(), block.windowed_mask, spare, form });
     return block;
 }
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "graph/layers.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace pds {
@@ -37,7 +38,7 @@ int64_t head_rows(const gguf_file & gguf, const target_tensors & target) {
 }
 
 void list_heads(weights & w, const gguf_file & gguf, const draft_hparams & hp, const target_tensors & target,
-                draft_tensors & t) {
+                int32_t n_candidates, draft_tensors & t) {
     const int64_t n_rows = head_rows(gguf, target);
     linear_reader read(w, "", hp.n_layer, true);
     t.output = read.find("output", hp.n_embd, n_rows);
@@ -48,7 +49,9 @@ void list_heads(weights & w, const gguf_file & gguf, const draft_hparams & hp, c
     if (w1 != nullptr) {
         const int64_t rank = w1->ne[0];
         t.markov_w1        = w.require("markov_w1.weight", { rank, hp.n_vocab }, weight_use::get_rows, hp.n_layer);
-        t.markov_w2        = read.require("markov_w2", rank, n_rows);
+        t.markov_w2 =
+            read.require("markov_w2", rank, n_rows, n_candidates > 0 ? weight_use::get_rows : weight_use::mul_mat);
+        t.n_candidates = n_candidates;
     }
     const gguf_tensor * conf = gguf.find("conf_proj.weight");
     if (conf != nullptr) {
@@ -115,11 +118,39 @@ ggml_tensor * column(graph_context & g, ggml_tensor * matrix, int64_t i) {
     return ggml_view_2d(g.ctx, matrix, matrix->ne[0], 1, matrix->nb[1], static_cast<size_t>(i) * matrix->nb[1]);
 }
 
+// hidden [n_embd, n] -> logits before the Markov head [n_rows, n]
+ggml_tensor * base_logits(graph_context & g, const draft_tensors & t, const spare_rows * spare, ggml_tensor * hidden) {
+    ggml_tensor * base = apply(g, t.output, hidden);
+    if (spare != nullptr) {
+        ggml_tensor * more = ggml_add(g.ctx, apply(g, spare->output, hidden), spare->offset);
+        base               = ggml_concat(g.ctx, base, more, 0);
+    }
+    return g.name(base, "draft_base");
+}
+
+// base [n_rows, 1] and the embedding of the token before it [rank, 1] -> the logits to draw from: of all rows, or with
+// candidates [n_candidates, 1]
+ggml_tensor * with_markov(graph_context & g, const draft_tensors & t, const spare_rows * spare, ggml_tensor * base,
+                          ggml_tensor * embedding, slot_draw * draw) {
+    if (t.n_candidates > 0) {
+        const int64_t n      = std::min<int64_t>(t.n_candidates, base->ne[0]);
+        ggml_tensor * chosen = choose_candidates(g, base, n, draw);
+        ggml_tensor * rows   = ggml_view_1d(g.ctx, chosen, n, 0);
+        ggml_tensor * table  = ggml_view_1d(g.ctx, chosen, n, chosen->nb[1]);
+        return ggml_add(g.ctx, pick(g, base, rows), apply_rows(g, t.markov_w2, table, embedding));
+    }
+    ggml_tensor * bias = apply(g, t.markov_w2, embedding);
+    if (spare != nullptr) {
+        bias = ggml_concat(g.ctx, bias, apply(g, spare->markov_w2, embedding), 0);
+    }
+    return ggml_add(g.ctx, base, bias);
+}
+
 // hidden [n_embd, n_chain]. Slot by slot, each with the token that the slot before it drew.
 std::vector<draft_slot_outputs> markov_chain(graph_context & g, const draft_tensors & t, ggml_tensor * hidden,
-                                             slot_draw * draws) {
-    ggml_tensor *                   base     = g.name(apply(g, t.output, hidden), "draft_base"); // [n_draft_rows, n]
-    ggml_tensor *                   previous = ggml_view_1d(g.ctx, g.inputs.tokens, 1, 0);       // the anchor
+                                             const block_options & options) {
+    ggml_tensor *                   base     = base_logits(g, t, options.spare, hidden);   // [n_rows, n_chain]
+    ggml_tensor *                   previous = ggml_view_1d(g.ctx, g.inputs.tokens, 1, 0); // the anchor
     std::vector<draft_slot_outputs> outputs;
     for (int32_t i = 0; i < g.shape.n_outputs; i++) {
         ggml_tensor *      row       = column(g, base, i);
@@ -127,7 +158,7 @@ std::vector<draft_slot_outputs> markov_chain(graph_context & g, const draft_tens
         draft_slot_outputs slot      = { nullptr, nullptr };
         if (t.markov_w1 != nullptr) {
             embedding = ggml_get_rows(g.ctx, t.markov_w1, previous);
-            row       = ggml_add(g.ctx, row, apply(g, t.markov_w2, embedding));
+            row       = with_markov(g, t, options.spare, row, embedding, options.draws + i);
         }
         row = g.name(row, "draft_logits", i);
         if (t.confidence.weight != nullptr) {
@@ -136,10 +167,9 @@ std::vector<draft_slot_outputs> markov_chain(graph_context & g, const draft_tens
             slot.confidence = g.name(apply(g, t.confidence, x), "draft_confidence", i);
             g.keep(slot.confidence);
         }
-        slot.id = draw_token(g, row, draws + i);
+        slot.id = draw_token(g, row, options.draws + i);
         g.keep(slot.id);
-        previous = t.draft_to_ids == nullptr ? slot.id
-                                             : ggml_reshape_1d(g.ctx, ggml_get_rows(g.ctx, t.draft_to_ids, slot.id), 1);
+        previous = slot.id;
         outputs.push_back(slot);
     }
     return outputs;
@@ -148,7 +178,7 @@ std::vector<draft_slot_outputs> markov_chain(graph_context & g, const draft_tens
 } // namespace
 
 draft_tensors list_draft_tensors(weights & w, const gguf_file & gguf, const draft_hparams & hp,
-                                 const target_tensors & target) {
+                                 const target_tensors & target, int32_t n_candidates) {
     draft_tensors t;
     linear_reader read(w, "", 0, false);
     t.fc            = read.require("fc", hp.n_features, hp.n_embd);
@@ -158,7 +188,7 @@ draft_tensors list_draft_tensors(weights & w, const gguf_file & gguf, const draf
     if (t.token_embd == nullptr) {
         t.token_embd = target.token_embd;
     }
-    list_heads(w, gguf, hp, target, t);
+    list_heads(w, gguf, hp, target, n_candidates, t);
     for (int32_t il = 0; il < hp.n_layer; il++) {
         t.layers.push_back(list_layer(w, hp, il));
     }
@@ -174,17 +204,16 @@ void build_injection(graph_context & g, const draft_hparams & hp, const draft_te
 }
 
 std::vector<draft_slot_outputs> build_block(graph_context & g, const draft_hparams & hp, const draft_tensors & t,
-                                            const kv_cache & cache, ggml_tensor * windowed_mask, slot_draw * draws,
-                                            attention_form form) {
+                                            const kv_cache & cache, const block_options & options) {
     ggml_tensor * x = block_embedding(g, hp, t); // [n_embd, block_size]
     for (int32_t il = 0; il < hp.n_layer; il++) {
-        ggml_tensor * mask = hp.windowed[static_cast<size_t>(il)] ? windowed_mask : g.inputs.mask;
-        x                  = block_layer(g, hp, t.layers[static_cast<size_t>(il)], cache.layer(il), x, mask, form);
+        ggml_tensor * mask = hp.windowed[static_cast<size_t>(il)] ? options.windowed_mask : g.inputs.mask;
+        x = block_layer(g, hp, t.layers[static_cast<size_t>(il)], cache.layer(il), x, mask, options.attention);
     }
     x = rms_norm(g, x, t.output_norm, hp.rms_eps);
     ggml_tensor * hidden =
         ggml_view_2d(g.ctx, x, hp.n_embd, g.shape.n_outputs, x->nb[1], static_cast<size_t>(hp.first_slot()) * x->nb[1]);
-    return markov_chain(g, t, g.name(hidden, "draft_hidden"), draws);
+    return markov_chain(g, t, g.name(hidden, "draft_hidden"), options);
 }
 
 } // namespace pds

@@ -16,8 +16,8 @@ class linear_reader {
   public:
     linear_reader(weights & w, std::string prefix, int32_t layer, bool biases);
 
-    linear_weight find(const char * name, int64_t n_in, int64_t n_out);
-    linear_weight require(const char * name, int64_t n_in, int64_t n_out);
+    linear_weight find(const char * name, int64_t n_in, int64_t n_out, weight_use use = weight_use::mul_mat);
+    linear_weight require(const char * name, int64_t n_in, int64_t n_out, weight_use use = weight_use::mul_mat);
     // One matrix for each expert.
     expert_matrix find_experts(const char * name, int64_t n_in, int64_t n_out, int64_t n_expert);
     expert_matrix require_experts(const char * name, int64_t n_in, int64_t n_out, int64_t n_expert);

@@ -66,6 +66,7 @@ inline constexpr std::string_view final_logit_softcapping = "final_logit_softcap
 
 // ours, in drafter files that dspark-convert wrote
 inline constexpr std::string_view draft_mask_embd      = "dspark.noise_embd";
+inline constexpr std::string_view draft_short_list     = "dspark.shortlist";
 inline constexpr std::string_view draft_target_n_layer = "dspark.target.block_count"; // see target_depth
 
 } // namespace keys

@@ -10,4 +10,16 @@ ggml_tensor * apply(graph_context & g, const linear_weight & linear, ggml_tensor
     return linear.bias != nullptr ? ggml_add(g.ctx, y, linear.bias) : y;
 }
 
+ggml_tensor * pick(graph_context & g, ggml_tensor * column, ggml_tensor * rows) {
+    ggml_tensor * items = ggml_reshape_2d(g.ctx, column, 1, ggml_nelements(column));
+    return ggml_reshape_2d(g.ctx, ggml_get_rows(g.ctx, items, rows), rows->ne[0], 1);
+}
+
+ggml_tensor * apply_rows(graph_context & g, const linear_weight & linear, ggml_tensor * rows, ggml_tensor * x) {
+    linear_weight some = linear;
+    some.weight        = ggml_get_rows(g.ctx, linear.weight, rows);
+    some.bias          = linear.bias != nullptr ? pick(g, linear.bias, rows) : nullptr;
+    return apply(g, some, x);
+}
+
 } // namespace pds

@@ -162,4 +162,22 @@ bool device_supports(const device & device, ggml_backend_buffer_type_t buffer_ty
     return supported;
 }
 
+std::optional<placement> place_weight(const device & wanted, bool repack, weight_use use, ggml_type type,
+                                      const int64_t (&ne)[4]) {
+    const bool is_matrix = use == weight_use::mul_mat || use == weight_use::mul_mat_id;
+    for (const device * owner : { &wanted, &cpu_device() }) {
+        std::vector<ggml_backend_buffer_type_t> types;
+        if (repack && is_matrix) {
+            types = extra_buffer_types(*owner);
+        }
+        types.push_back(ggml_backend_dev_buffer_type(owner->dev));
+        for (ggml_backend_buffer_type_t buffer_type : types) {
+            if (device_supports(*owner, buffer_type, use, type, ne)) {
+                return placement{ owner, buffer_type };
+            }
+        }
+    }
+    return std::nullopt;
+}
+
 } // namespace pds

@@ -5,6 +5,7 @@
 #include "ggml.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,5 +50,15 @@ enum class weight_use {
 // Can the device run the operation for a weight of this type and shape that lies in a buffer of this type?
 bool device_supports(const device & device, ggml_backend_buffer_type_t buffer_type, weight_use use, ggml_type type,
                      const int64_t (&ne)[4]);
+
+struct placement {
+    const device *             owner;
+    ggml_backend_buffer_type_t type;
+};
+
+// Where a weight goes: on the wanted device or else the CPU, with repack in an extra layout where there is one for it.
+// Nothing if no device can use it.
+std::optional<placement> place_weight(const device & wanted, bool repack, weight_use use, ggml_type type,
+                                      const int64_t (&ne)[4]);
 
 } // namespace pds

@@ -84,6 +84,27 @@ void read_mask_embedding(const gguf_file & gguf, draft_hparams & hp) {
                 std::string(keys::draft_mask_embd).c_str(), hp.mask_embd.size(), hp.n_embd);
 }
 
+void read_short_list(const gguf_file & gguf, draft_hparams & hp) {
+    if (!gguf.has(keys::draft_short_list)) {
+        return;
+    }
+    const std::string    name(keys::draft_short_list);
+    std::vector<bool>    seen(static_cast<size_t>(hp.n_vocab), false);
+    std::vector<int64_t> ids = gguf.get_ints(keys::draft_short_list);
+    PDS_REQUIRE(!ids.empty(), PDS_ERR_FORMAT, "%s: '%s' is empty; leave it out for the whole vocabulary",
+                gguf.path().c_str(), name.c_str());
+    PDS_REQUIRE(gguf.find("d2t") == nullptr, PDS_ERR_FORMAT,
+                "%s: has both '%s' and a reduced vocabulary (tensor 'd2t'); only one of them is possible",
+                gguf.path().c_str(), name.c_str());
+    for (size_t i = 0; i < ids.size(); i++) {
+        PDS_REQUIRE(ids[i] >= 0 && ids[i] < hp.n_vocab && !seen[static_cast<size_t>(ids[i])], PDS_ERR_FORMAT,
+                    "%s: entry %zu of '%s' is %lld; different ids in 0..%d are needed", gguf.path().c_str(), i,
+                    name.c_str(), static_cast<long long>(ids[i]), hp.n_vocab - 1);
+        seen[static_cast<size_t>(ids[i])] = true;
+        hp.short_list.push_back(static_cast<int32_t>(ids[i]));
+    }
+}
+
 } // namespace
 
 draft_hparams read_draft_hparams(const gguf_file & gguf) {
@@ -123,6 +144,7 @@ draft_hparams read_draft_hparams(const gguf_file & gguf) {
     read_target_layers(gguf, hp);
     read_windows(gguf, hp);
     read_mask_embedding(gguf, hp);
+    read_short_list(gguf, hp);
     return hp;
 }
 

@@ -32,6 +32,8 @@ struct draft_hparams {
     std::vector<bool>  windowed;   // per layer
     std::vector<float> mask_embd;  // [n_embd] embedding of the mask where it is not the target's row; or empty
 
+    std::vector<int32_t> short_list; // ids to choose drafts from, those of most use first; or empty
+
     // Slots of a block that propose a token.
     int32_t first_slot() const { return anchor_first ? 0 : 1; }
     int32_t n_slots() const { return block_size - first_slot(); }

@@ -64,6 +64,11 @@ void compare_rows(const gguf_file & target, const draft_hparams & hp, const gguf
                              "has %lld rows",
                              static_cast<long long>(n_draft), static_cast<long long>(head->ne[1])));
     }
+    const auto highest = std::max_element(hp.short_list.begin(), hp.short_list.end());
+    if (highest != hp.short_list.end() && *highest >= n_draft) {
+        out.push_back(format("short list: it names token %d, but the head has %lld rows", *highest,
+                             static_cast<long long>(n_draft)));
+    }
     const gguf_tensor * w2 = draft.find("markov_w2.weight");
     if (w2 != nullptr && w2->ne[1] != n_draft) {
         out.push_back(format("Markov head: it has %lld rows, but the head it adds to has %lld",

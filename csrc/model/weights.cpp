@@ -103,41 +103,28 @@ const device & weights::device_of(int32_t layer) const {
 }
 
 ggml_tensor * weights::add(const gguf_tensor & source, weight_use use, int32_t layer) {
-    const device &                                                     wanted = device_of(layer);
-    std::vector<std::pair<const device *, ggml_backend_buffer_type_t>> choices;
-    const bool is_matrix = use == weight_use::mul_mat || use == weight_use::mul_mat_id;
-    for (const device * candidate : { &wanted, &cpu_device() }) {
-        if (params_.repack && is_matrix) {
-            for (ggml_backend_buffer_type_t type : extra_buffer_types(*candidate)) {
-                choices.emplace_back(candidate, type);
-            }
+    const device &                 wanted = device_of(layer);
+    const std::optional<placement> place  = place_weight(wanted, params_.repack != 0, use, source.type, source.ne);
+    PDS_REQUIRE(place, PDS_ERR_UNSUPPORTED,
+                "%s: tensor '%s' is of type %s, which %s cannot use %s; use a file with one of %s",
+                gguf_->path().c_str(), source.name.c_str(), ggml_type_name(source.type), wanted.name.c_str(),
+                use_text(use), usable_types(use).c_str());
+    const auto & [owner, type] = *place;
+    ggml_backend_dev_props props;
+    ggml_backend_dev_get_props(owner->dev, &props);
+    const bool     plain   = type == ggml_backend_dev_buffer_type(owner->dev);
+    const bool     aligned = reinterpret_cast<uintptr_t>(source.data) % ggml_backend_buft_get_alignment(type) == 0;
+    const bool     mapped  = plain && aligned && !owner->is_gpu && params_.use_mmap && props.caps.buffer_from_host_ptr;
+    tensor_group & group   = group_for(*owner, type, mapped ? source.file_index : -1);
+    for (const placed_tensor & item : group.items) { // a tied embedding is asked for twice
+        if (item.source == &source) {
+            return item.tensor;
         }
-        choices.emplace_back(candidate, ggml_backend_dev_buffer_type(candidate->dev));
     }
-    for (const auto & [owner, type] : choices) {
-        if (!device_supports(*owner, type, use, source.type, source.ne)) {
-            continue;
-        }
-        ggml_backend_dev_props props;
-        ggml_backend_dev_get_props(owner->dev, &props);
-        const bool plain   = type == ggml_backend_dev_buffer_type(owner->dev);
-        const bool aligned = reinterpret_cast<uintptr_t>(source.data) % ggml_backend_buft_get_alignment(type) == 0;
-        const bool mapped  = plain && aligned && !owner->is_gpu && params_.use_mmap && props.caps.buffer_from_host_ptr;
-        tensor_group & group = group_for(*owner, type, mapped ? source.file_index : -1);
-        for (const placed_tensor & item : group.items) { // a tied embedding is asked for twice
-            if (item.source == &source) {
-                return item.tensor;
-            }
-        }
-        ggml_tensor * tensor = ggml_new_tensor(group.ctx.get(), source.type, source.n_dims, source.ne);
-        ggml_set_name(tensor, source.name.c_str());
-        group.items.push_back({ &source, tensor });
-        return tensor;
-    }
-    throw error(PDS_ERR_UNSUPPORTED,
-                format("%s: tensor '%s' is of type %s, which %s cannot use %s; use a file with one of %s",
-                       gguf_->path().c_str(), source.name.c_str(), ggml_type_name(source.type), wanted.name.c_str(),
-                       use_text(use), usable_types(use).c_str()));
+    ggml_tensor * tensor = ggml_new_tensor(group.ctx.get(), source.type, source.n_dims, source.ne);
+    ggml_set_name(tensor, source.name.c_str());
+    group.items.push_back({ &source, tensor });
+    return tensor;
 }
 
 weights::tensor_group & weights::group_for(const device & owner, ggml_backend_buffer_type_t type, int mapped_file) {

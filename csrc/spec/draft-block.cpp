@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 namespace pds {
 
@@ -13,82 +15,88 @@ namespace {
 constexpr size_t   max_prepared  = 4;
 constexpr uint16_t f16_zero      = 0x0000;
 constexpr uint16_t f16_minus_inf = 0xFC00;
+constexpr float    infinity      = std::numeric_limits<float>::infinity();
 
-// Rows of the draft head whose target id may not be emitted.
-std::vector<int32_t> banned_rows(const draft_model & model) {
-    const target_hparams & target = model.target().hparams;
-    std::vector<bool>      banned(static_cast<size_t>(std::max(target.n_vocab_rows, model.hparams.n_vocab)), false);
-    for (const int32_t id : target.banned) {
-        banned[static_cast<size_t>(id)] = true;
+// Target id of each row of the draft head.
+std::vector<int32_t> ids_of_rows(const draft_model & model) {
+    std::vector<int32_t> ids = model.draft_to_ids();
+    if (ids.empty()) {
+        ids.resize(static_cast<size_t>(model.n_draft_rows()));
+        std::iota(ids.begin(), ids.end(), 0);
     }
-    const std::vector<int32_t> & ids = model.draft_to_ids();
-    std::vector<int32_t>         rows;
-    for (int32_t row = 0; row < model.n_draft_rows(); row++) {
-        const int32_t id = ids.empty() ? row : ids[static_cast<size_t>(row)];
-        if (id >= target.n_vocab || banned[static_cast<size_t>(id)]) {
-            rows.push_back(row);
-        }
-    }
-    return rows;
+    return ids;
 }
 
-// The request's settings for rows of the draft head.
-sampling_params draft_sampling(const sampling_params & given, const draft_model & model) {
-    sampling_params params   = given;
-    params.repeat_penalty    = 1.0f;
-    params.presence_penalty  = 0.0f;
-    params.frequency_penalty = 0.0f;
-    params.bias.clear();
-    const std::vector<int32_t> & ids = model.draft_to_ids();
-    for (const auto & [id, value] : given.bias) {
-        const auto    found = std::find(ids.begin(), ids.end(), id);
-        const int32_t row   = ids.empty() ? id : static_cast<int32_t>(found - ids.begin());
-        if (row < model.n_draft_rows()) {
-            params.bias.emplace_back(row, value);
+// What a request adds to the logits of the draft head's rows, for their target ids. Its penalties stay out of it.
+std::vector<scored_token> row_bias(const sampling_params & params, const target_hparams & target,
+                                   std::span<const int32_t> row_ids) {
+    std::vector<float> bias_of(static_cast<size_t>(std::max(target.n_vocab_rows, target.n_vocab)), 0.0f);
+    for (const auto & [id, value] : params.bias) {
+        bias_of[static_cast<size_t>(id)] += value;
+    }
+    for (const int32_t id : target.banned) {
+        bias_of[static_cast<size_t>(id)] = -infinity;
+    }
+    std::vector<scored_token> bias;
+    for (size_t row = 0; row < row_ids.size(); row++) {
+        const int32_t id    = row_ids[row];
+        const float   value = id < target.n_vocab ? bias_of[static_cast<size_t>(id)] : -infinity;
+        if (value != 0) {
+            bias.push_back({ static_cast<int32_t>(row), value });
         }
     }
-    return params;
+    return bias;
 }
 
 } // namespace
 
 draft_block::draft_block(const draft_model & model, target_sequence & sequence)
-    : model_(model), sequence_(sequence), banned_(banned_rows(model)) {
+    : model_(model), sequence_(sequence), row_ids_(ids_of_rows(model)), candidates_(static_cast<size_t>(n_slots())) {
+    if (model.has_short_list()) {
+        text_rows_.emplace(model);
+    }
 }
 
 void draft_block::report(pds_memory_report & out) {
-    const int32_t     n_kv = sequence_.draft_cache().visible_rows(sequence_.n_ctx() + model_.hparams.block_size);
-    const block_graph block =
-        model_.build(n_kv, n_slots(), *this, sequence_.draft_cache(), sequence_.block_attention());
-    const auto sizes = graph_runner::measure(sequence_.running(), *block.context);
+    const int32_t     n_kv  = sequence_.draft_cache().visible_rows(sequence_.n_ctx() + model_.hparams.block_size);
+    const block_graph block = build(n_kv, n_slots(), {});
+    const auto        sizes = graph_runner::measure(sequence_.running(), *block.context);
     for (size_t i = 0; i < sizes.size(); i++) {
         const std::string name = ggml_backend_dev_name(ggml_backend_get_device(sequence_.running().all()[i]));
         memory_line_of(out, name).compute += static_cast<int64_t>(sizes[i] * max_prepared);
     }
     memory_line_of(out, cpu_device().name).compute +=
         static_cast<int64_t>(ggml_nbytes(block.context->inputs.mask) * max_prepared);
+    if (text_rows_) {
+        text_rows_->report(out);
+    }
 }
 
-void draft_block::start(draft_rule rule, const sampling_params & params, uint64_t seed) {
-    rule_                  = params.temperature <= 0 ? draft_rule::best : rule;
-    seed_                  = seed;
-    sampling_params mapped = draft_sampling(params, model_);
-    mapped.temperature     = rule_ == draft_rule::best ? 0.0f : mapped.temperature;
-    sampler_.emplace(mapped, model_.n_draft_rows(), banned_);
+void draft_block::start(draft_rule rule, const sampling_params & params, uint64_t seed, token_masks & masks) {
+    masks_ = &masks;
+    rule_ = params.temperature <= 0 ? draft_rule::best : rule;
+    seed_ = seed;
+    sampler_.emplace(truncation{ .temperature = rule_ == draft_rule::best ? 0.0f : params.temperature,
+                                 .top_k       = params.top_k,
+                                 .top_p       = params.top_p,
+                                 .min_p       = params.min_p },
+                     row_bias(params, model_.target().hparams, row_ids_));
+    if (text_rows_) {
+        text_rows_->start();
+    }
 }
 
 std::span<const drafted_token> draft_block::propose(int32_t anchor, int32_t n, progress & progress) {
-    run(prepared_for(visible_rows(), n), anchor, progress);
-    return drafted_;
+    return run(prepared_for(visible_rows(), n), anchor, progress);
 }
 
 std::span<const drafted_token> draft_block::inspect(int32_t anchor, int32_t n, const std::vector<tensor_tap> & taps,
                                                     progress & progress) {
     prepared p = prepare(visible_rows(), n, tap_names(taps));
     check_taps(p.runner.description(), taps);
-    run(p, anchor, progress);
+    const auto drafts = run(p, anchor, progress);
     read_taps(p.runner.description(), taps);
-    return drafted_;
+    return drafts;
 }
 
 int32_t draft_block::visible_rows() const {
@@ -110,9 +118,13 @@ draft_block::prepared & draft_block::prepared_for(int32_t n_kv, int32_t n_chain)
     return prepared_.front();
 }
 
+block_graph draft_block::build(int32_t n_kv, int32_t n_chain, std::set<std::string> taps) {
+    return model_.build(n_kv, n_chain, *this, sequence_.draft_cache(), sequence_.block_attention(),
+                        text_rows_ ? text_rows_->tensors() : nullptr, std::move(taps));
+}
+
 draft_block::prepared draft_block::prepare(int32_t n_kv, int32_t n_chain, std::set<std::string> taps) {
-    block_graph block =
-        model_.build(n_kv, n_chain, *this, sequence_.draft_cache(), sequence_.block_attention(), std::move(taps));
+    block_graph  block = build(n_kv, n_chain, std::move(taps));
     graph_runner runner(sequence_.running(), std::move(block.context));
     return { std::move(block), std::move(runner) };
 }
@@ -152,8 +164,24 @@ void draft_block::set_inputs(const prepared & p, int32_t anchor) {
     }
 }
 
-void draft_block::run(prepared & p, int32_t anchor, progress & progress) {
+// Gives rows to the tokens that the text has used since the last block.
+void draft_block::read_text(int32_t anchor) {
+    const std::span<const int32_t> held = sequence_.tokens();
+    while (text_rows_->n_seen() < static_cast<int64_t>(held.size())) {
+        text_rows_->see(held[static_cast<size_t>(text_rows_->n_seen())]);
+    }
+    if (text_rows_->n_seen() == static_cast<int64_t>(held.size())) {
+        text_rows_->see(anchor);
+    }
+}
+
+std::span<const drafted_token> draft_block::run(prepared & p, int32_t anchor, progress & progress) {
+    if (text_rows_) {
+        read_text(anchor);
+    }
     drafted_.resize(p.block.outputs.size());
+    n_drafted_ = drafted_.size();
+    path_.clear();
     set_inputs(p, anchor);
     p.runner.run(sequence_.n_threads(), progress);
     rethrow();
@@ -164,25 +192,63 @@ void draft_block::run(prepared & p, int32_t anchor, progress & progress) {
             drafted_[i].confidence = 1.0f / (1.0f + std::exp(-logit));
         }
     }
+    return std::span<const drafted_token>(drafted_).first(n_drafted_);
+}
+
+int32_t draft_block::id_of(int32_t row) const {
+    const auto at = static_cast<size_t>(row);
+    return at < row_ids_.size() ? row_ids_[at] : text_rows_->ids()[at - row_ids_.size()];
+}
+
+// Runs inside the graph.
+void draft_block::choose(std::span<const float> base, int32_t slot, std::span<int32_t> rows,
+                         std::span<int32_t> table_rows) {
+    std::vector<int32_t> & chosen = candidates_[static_cast<size_t>(slot)];
+    sampler_->choose(base, rows.size(), chosen);
+    std::copy(chosen.begin(), chosen.end(), rows.begin()); // those behind are not looked at
+    for (size_t i = 0; i < chosen.size(); i++) {
+        table_rows[i] = model_.has_short_list() ? id_of(chosen[i]) : chosen[i];
+    }
+}
+
+// What a slot draws from: rows, without those that may not follow what was drawn before.
+const std::vector<candidate> & draft_block::distribution(std::span<const float> logits, int32_t slot) {
+    const bool                   is_some = model_.n_candidates() > 0;
+    const std::vector<int32_t> & some    = candidates_[static_cast<size_t>(slot)];
+    std::span<const float>       scores  = is_some ? logits.first(some.size()) : logits;
+    const token_mask             allowed = masks_->after(path_);
+    if (!allowed.empty()) {
+        masked_.assign(scores.begin(), scores.end());
+        for (size_t i = 0; i < masked_.size(); i++) {
+            if (!allows(allowed, id_of(is_some ? some[i] : static_cast<int32_t>(i)))) {
+                masked_[i] = -infinity;
+            }
+        }
+        scores = masked_;
+    }
+    return is_some ? sampler_->distribution(some, scores) : sampler_->distribution(scores);
 }
 
 // Runs inside the graph.
 int32_t draft_block::draw(std::span<const float> logits, int32_t slot) {
-    drafted_token &                token = drafted_[static_cast<size_t>(slot)];
-    const std::vector<int32_t> &   ids   = model_.draft_to_ids();
-    const std::vector<candidate> & rows  = sampler_->distribution(logits);
-    token.q                              = rows;
+    if (static_cast<size_t>(slot) >= n_drafted_) {
+        return 0;
+    }
+    drafted_token & token = drafted_[static_cast<size_t>(slot)];
+    token.q               = distribution(logits, slot);
     for (candidate & c : token.q) {
-        c.id = ids.empty() ? c.id : ids[static_cast<size_t>(c.id)];
+        c.id = id_of(c.id);
+    }
+    if (token.q.empty()) { // every row is banned or masked: only the target can tell what is left
+        n_drafted_ = std::min(n_drafted_, static_cast<size_t>(slot));
+        return 0;
     }
     token.id = draw_draft(rule_, token.q, { seed_, static_cast<uint64_t>(sequence_.n_past() + 1) }, slot);
-    const auto chosen =
-        std::find_if(token.q.begin(), token.q.end(), [&](const candidate & c) { return c.id == token.id; });
-    const int32_t row = rows[static_cast<size_t>(chosen - token.q.begin())].id;
     if (rule_ != draft_rule::drawn) {
         token.q.clear();
     }
-    return row;
+    path_.push_back(token.id);
+    return token.id;
 }
 
 } // namespace pds

@@ -114,8 +114,7 @@ std::span<const float> sampler::masked(std::span<const float> logits, token_mask
         return logits;
     }
     masked_.assign(logits.size(), -infinity);
-    const size_t n_named = std::min(logits.size(), allowed.size() * 32);
-    for (size_t id = 0; id < n_named; id++) {
+    for (size_t id = 0; id < logits.size(); id++) {
         if (allows(allowed, static_cast<int32_t>(id))) {
             masked_[id] = logits[id];
         }

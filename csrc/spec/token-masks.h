@@ -9,11 +9,13 @@
 
 namespace pds {
 
-// One bit per id, the lowest id in the lowest bit of the first word; no words at all: every id.
+// One bit per id, the lowest id in the lowest bit of the first word, none for ids behind the last word; no words at all:
+// every id is allowed.
 using token_mask = std::span<const uint32_t>;
 
 inline bool allows(token_mask mask, int32_t id) {
-    return mask.empty() || ((mask[static_cast<size_t>(id) / 32] >> (id % 32)) & 1) != 0;
+    const auto at = static_cast<size_t>(id);
+    return mask.empty() || (at / 32 < mask.size() && ((mask[at / 32] >> (at % 32)) & 1) != 0);
 }
 
 class token_masks {

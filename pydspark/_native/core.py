@@ -20,6 +20,9 @@ ffi, lib = load_core()
 _LOG_LEVELS = {"D": logging.DEBUG, "I": logging.INFO, "W": logging.WARNING, "E": logging.ERROR}
 _LOG_CHUNK = 1 << 16
 
+MASK_WINDOW = 128
+"""Tokens that a mask is told of: more than can change between two masks."""
+
 
 def text_of(value: Any) -> str:
     return str(ffi.string(value).decode("utf-8", "replace"))
@@ -92,17 +95,24 @@ class _Call:
 _calls = threading.local()
 
 
-def _progress_failed(kind: Any, value: BaseException, traceback: Any) -> int:
+def _call_failed(kind: Any, value: BaseException, traceback: Any) -> int:
     _calls.current.raised = value
     return 1
 
 
 # An exception cannot pass through the core. A pending Ctrl-C may be raised even before the function's first line, so
 # all of them are caught by onerror, which stops the call; watched raises them again after it.
-@ffi.def_extern(name="pds_python_progress", error=1, onerror=_progress_failed)  # type: ignore[untyped-decorator]
+@ffi.def_extern(name="pds_python_progress", error=1, onerror=_call_failed)  # type: ignore[untyped-decorator]
 def _on_progress(_user: Any, fraction: float) -> int:
     progress = _calls.current.progress
     return 0 if progress is None or progress(fraction) else 1
+
+
+@ffi.def_extern(name="pds_python_mask", error=1, onerror=_call_failed)  # type: ignore[untyped-decorator]
+def _on_mask(user: Any, tokens: Any, n_tokens: int, words: Any) -> int:
+    mask = ffi.from_handle(user).allowed(n_tokens, tokens[max(n_tokens - MASK_WINDOW, 0) : n_tokens])
+    ffi.memmove(words, mask, len(mask))
+    return 0
 
 
 @contextmanager

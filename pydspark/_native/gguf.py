@@ -144,8 +144,10 @@ class Gguf:
 
 def model_params(params: ModelParams) -> Any:
     """The core's record of how to load a model."""
-    names = ("n_gpu_layers", "use_mmap", "use_mlock", "repack")
-    return ffi.new("pds_model_params *", {name: int(getattr(params, name)) for name in names})
+    names = ("n_gpu_layers", "use_mmap", "use_mlock", "repack", "draft_candidates")
+    values = {name: int(getattr(params, name)) for name in names}
+    values["draft_shortlist"] = -1 if params.draft_shortlist is None else params.draft_shortlist
+    return ffi.new("pds_model_params *", values)
 
 
 def session_params(params: ModelParams) -> Any:

@@ -50,6 +50,7 @@ class Session:
         self._step = ffi.new("pds_step *")
         self._wants_logprobs = False
         self._n_tops = 0
+        self._mask: Any = None  # keeps what a request's masks come from alive
 
     def close(self) -> None:
         """Frees the cache."""
@@ -70,6 +71,9 @@ class Session:
         """
         error = ffi.new("pds_error *")
         record, _kept_alive = _request(request)
+        self._mask = ffi.NULL if request.mask is None else ffi.new_handle(request.mask)
+        if request.mask is not None:
+            record.mask, record.mask_user = lib.pds_python_mask, self._mask
         self._wants_logprobs = request.sampling.logprobs
         self._n_tops = request.sampling.top_logprobs if self._wants_logprobs else 0
         with watched(progress):
@@ -81,10 +85,13 @@ class Session:
 
         Raises:
             Cancelled: ``cancel`` stopped it.
+            Exception: what the request's masks raised.
         """
         error = ffi.new("pds_error *")
         out = self._step
-        check(lib.pds_session_step(self._handle, out, error), error)
+        with watched(None):
+            rc = lib.pds_session_step(self._handle, out, error)
+        check(rc, error)
         n = out.n_tokens
         return Step(
             tokens=tuple(out.tokens[0:n]),

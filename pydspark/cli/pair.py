@@ -102,6 +102,8 @@ def _report_drafter(report: Report, drafter: Mapping[str, Any]) -> None:
     report.row("kind", drafter["kind"], _KIND_NOTES[drafter["kind"]])
     report.row("layers", f"{drafter['n_layer']}", "that a draft goes through once")
     report.row("block", f"{drafter['n_slots']} tokens", "at most in a draft; --spec-draft-n-max")
+    short = f"{drafter['n_short_list']:,} tokens" if drafter["n_short_list"] else "none"
+    report.row("short list", short, "that drafts are made of; --spec-draft-shortlist")
     report.row("layers read", " ".join(map(str, drafter["target_layers"])), "of the model, whose results it looks at")
     note = "it tells how sure it is; --spec-draft-conf-min" if drafter["has_confidence"] else "no --spec-draft-conf-min"
     report.row("confidence head", "yes" if drafter["has_confidence"] else "no", note)

@@ -85,14 +85,17 @@ def _call(block: Fields) -> dict[str, Any]:
 
 def tools_of(fields: Fields) -> list[dict[str, Any]] | None:
     """The tools that the model is told of, as chats have them."""
-    tools = [_tool(tool) for tool in fields.objects("tools")]
-    choice = fields.object("tool_choice")
-    kind = "auto" if choice is None else choice.get("type")
-    if kind == "none":
-        return None
-    if kind != "auto":
-        raise HttpError(400, "tool_choice must be auto or none: a call cannot be enforced", "tool_choice")
-    return tools or None
+    return [_tool(tool) for tool in fields.objects("tools")] or None
+
+
+def _tool_choice(choice: Fields) -> object:
+    """Which tools must be called, as chats have it."""
+    if choice.get("type") == "tool":
+        return {"type": "function", "function": {"name": choice.needed_text("name")}}
+    kinds = {"auto": "auto", "none": "none", "any": "required"}
+    if choice.get("type") not in kinds:
+        raise choice.error("type", "auto, none, any or tool")
+    return kinds[choice["type"]]
 
 
 def _tool(tool: Fields) -> dict[str, Any]:
@@ -111,6 +114,8 @@ def chat_fields(fields: Fields) -> Fields:
     """The other fields, with the names that chats have for them."""
     own = ("messages", "system", "tools", "tool_choice", "stop_sequences", "thinking")
     values = {name: fields[name] for name in fields if name not in own}
+    if (choice := fields.object("tool_choice")) is not None:
+        values["tool_choice"] = _tool_choice(choice)
     stop = fields.array("stop_sequences")
     if stop is not None:
         if not all(isinstance(text, str) and text for text in stop):

@@ -13,11 +13,11 @@ from starlette.routing import Route
 from pydspark.chat_results import token_logprobs
 from pydspark.generate import Done, Text, Token
 from pydspark.params import SamplingParams
-from pydspark.prompts import ChatPrompt
 from pydspark.results import Shape
 from pydspark.server.errors import HttpError, bad_field
 from pydspark.server.extras import Extras, progress_object
 from pydspark.server.fields import Fields
+from pydspark.server.form_fields import FORM
 from pydspark.server.job import Ask, PromptProgress, Told
 from pydspark.server.openai_chat import ask_of
 from pydspark.server.openai_text import is_token, one_prompt, plain_event
@@ -28,7 +28,7 @@ from pydspark.text.tokenizer import Tokenizer
 
 KNOWN = frozenset({
     "prompt", "stream", "n_probs", "cache_prompt", "timings_per_token", "return_progress", "return_tokens",
-    "response_fields", "plain_speed", "sse_ping_interval", "speculative",
+    "response_fields", "plain_speed", "sse_ping_interval", "speculative", *FORM,
 })  # fmt: skip
 
 
@@ -58,7 +58,7 @@ class CompletionRoutes:
         params = self._service.sampling_params(fields, logprobs=n_top > 0, top_logprobs=n_top)
         prompts = self._service.engine.prompts
         tokens = prompts.encode(mixed_prompt(fields, prompts.tokenizer))
-        return ask_of(self._service, fields, prompt=ChatPrompt(tokens), params=params)
+        return ask_of(self._service, fields, prompt=self._service.text_prompt(fields, tokens), params=params)
 
 
 def mixed_prompt(fields: Fields, tokenizer: Tokenizer) -> str | list[int]:

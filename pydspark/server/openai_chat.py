@@ -15,6 +15,7 @@ from pydspark.generate import Done
 from pydspark.server.errors import HttpError
 from pydspark.server.extras import Extras, progress_object
 from pydspark.server.fields import Fields
+from pydspark.server.form_fields import FORM
 from pydspark.server.job import Ask, PromptProgress, Told, chat_event
 from pydspark.server.reply import frame
 from pydspark.server.sampling_fields import top_logprobs
@@ -23,7 +24,7 @@ from pydspark.server.service import FINGERPRINT, Service
 KNOWN = frozenset({
     "messages", "tools", "tool_choice", "stream", "stream_options", "logprobs", "top_logprobs", "cache_prompt",
     "timings_per_token", "return_progress", "return_tokens", "plain_speed", "chat_template_kwargs", "enable_thinking",
-    "reasoning_format", "reasoning_effort", "add_generation_prompt", "sse_ping_interval", "speculative",
+    "reasoning_format", "reasoning_effort", "add_generation_prompt", "sse_ping_interval", "speculative", *FORM,
 })  # fmt: skip
 
 
@@ -100,13 +101,7 @@ def messages_of(fields: Fields) -> list[Any]:
 
 def tools_of(fields: Fields) -> list[Any] | None:
     """The tools that the model is told of."""
-    tools = fields.array("tools")
-    choice = fields.get("tool_choice", "auto")
-    if choice == "none":
-        return None
-    if choice != "auto":
-        raise HttpError(400, "tool_choice must be auto or none: a call cannot be enforced", "tool_choice")
-    return tools or None
+    return None if fields.get("tool_choice") == "none" else fields.array("tools") or None
 
 
 def _logprobs(fields: Fields) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from starlette.routing import Route
 
 from pydspark import results
 from pydspark.generate import Done, Text, Token
-from pydspark.prompts import ChatPrompt
 from pydspark.server.errors import HttpError
 from pydspark.server.extras import Extras
 from pydspark.server.fields import Fields
+from pydspark.server.form_fields import FORM
 from pydspark.server.job import Ask, Told
 from pydspark.server.openai_chat import ask_of, wants_usage
 from pydspark.server.reply import frame
@@ -24,7 +24,7 @@ from pydspark.text.chat_parts import Content
 
 KNOWN = frozenset({
     "prompt", "echo", "stream", "stream_options", "logprobs", "cache_prompt", "timings_per_token", "return_tokens",
-    "plain_speed", "sse_ping_interval", "speculative",
+    "plain_speed", "sse_ping_interval", "speculative", *FORM,
 })  # fmt: skip
 
 
@@ -57,7 +57,7 @@ class TextRoutes:
         n_top = top_logprobs(fields, "logprobs")
         params = self._service.sampling_params(fields, logprobs="logprobs" in fields, top_logprobs=n_top)
         tokens = self._service.engine.prompts.encode(prompt)
-        return ask_of(self._service, fields, prompt=ChatPrompt(tokens), params=params)
+        return ask_of(self._service, fields, prompt=self._service.text_prompt(fields, tokens), params=params)
 
 
 def one_prompt(fields: Fields) -> str | list[int]:

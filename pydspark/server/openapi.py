@@ -81,12 +81,23 @@ _TOLD: Mapping[str, Schema] = {
 _CHAT: Mapping[str, Schema] = {
     "messages": _MESSAGES,
     "tools": {"type": "array", "items": _ANY_OBJECT},
-    "tool_choice": {"enum": ["auto", "none"]},
+    "tool_choice": {"anyOf": [{"enum": ["auto", "none", "required"]}, _ANY_OBJECT]},
     "chat_template_kwargs": _ANY_OBJECT,
     "enable_thinking": _FLAG,
     "reasoning_format": {"enum": ["auto", "deepseek", "none"]},
     "reasoning_effort": _TEXT,
     "add_generation_prompt": _FLAG,
+}
+_FORM: Mapping[str, Schema] = {
+    "response_format": {
+        "type": "object",
+        "properties": {
+            "type": {"enum": ["text", "json_object", "json_schema"]},
+            "json_schema": {"type": "object", "properties": {"schema": _ANY_OBJECT}},
+        },
+    },
+    "json_schema": {**_ANY_OBJECT, "description": "a JSON schema that the answer follows"},
+    "grammar": {**_TEXT, "description": "a grammar in GBNF or in Lark's form that the answer follows"},
 }
 _INPUT: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _ANY_OBJECT}]}
 _PROMPT: Schema = {"anyOf": [_TEXT, _TOKENS]}
@@ -152,6 +163,7 @@ def document() -> dict[str, Any]:
         "n_probs": _COUNTED,
         "response_fields": {"type": "array", "items": _TEXT},
         **sampling,
+        **_FORM,
         **_TOLD,
     }
     messages = {
@@ -161,6 +173,7 @@ def document() -> dict[str, Any]:
         "top_k": sampling["top_k"],
         "stop_sequences": {"type": "array", "items": {**_TEXT, "minLength": 1}},
         "tools": {"type": "array", "items": _ANY_OBJECT},
+        "tool_choice": {"type": "object", "properties": {"type": {"enum": ["auto", "none", "any", "tool"]}}},
         **_STREAMED,
     }
     responses = {
@@ -170,10 +183,12 @@ def document() -> dict[str, Any]:
         "temperature": sampling["temperature"],
         "top_p": sampling["top_p"],
         "tools": {"type": "array", "items": _ANY_OBJECT},
+        "tool_choice": _CHAT["tool_choice"],
+        "text": {"type": "object", "properties": {"format": _FORM["response_format"]}},
         **_STREAMED,
     }
-    chat = {**_CHAT, **sampling, **logprobs, **usage, **_TOLD}
-    text = {"prompt": _PROMPT, "echo": _FLAG, "logprobs": _COUNTED, **sampling, **usage, **_TOLD}
+    chat = {**_CHAT, **sampling, **_FORM, **logprobs, **usage, **_TOLD}
+    text = {"prompt": _PROMPT, "echo": _FLAG, "logprobs": _COUNTED, **sampling, **_FORM, **usage, **_TOLD}
     paths = {
         "/health": _get("Whether the model is loaded"),
         "/v1/models": _get("The one model there is"),

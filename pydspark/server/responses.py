@@ -75,7 +75,7 @@ class ResponsesRoutes:
             "reasoning": fields.get("reasoning", {"effort": None, "summary": None}),
             "store": False,
             "temperature": ask.params.temperature,
-            "text": {"format": {"type": "text"}},
+            "text": fields.get("text", {"format": {"type": "text"}}),
             "tool_choice": fields.get("tool_choice", "auto"),
             "tools": fields.array("tools") or [],
             "top_p": ask.params.top_p,

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydspark.server.errors import HttpError
 from pydspark.server.fields import Fields
+from pydspark.server.form_fields import text_format
 
 _TEXT_PARTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
@@ -79,13 +80,7 @@ def _part(part: Fields) -> str:
 
 def tools_of(fields: Fields) -> list[dict[str, Any]] | None:
     """The tools that the model is told of, as chats have them."""
-    tools = [_tool(tool) for tool in fields.objects("tools")]
-    choice = fields.get("tool_choice", "auto")
-    if choice == "none":
-        return None
-    if choice != "auto":
-        raise HttpError(400, "tool_choice must be auto or none: a call cannot be enforced", "tool_choice")
-    return tools or None
+    return [_tool(tool) for tool in fields.objects("tools")] or None
 
 
 def _tool(tool: Fields) -> dict[str, Any]:
@@ -114,13 +109,11 @@ def chat_fields(fields: Fields) -> Fields:
             raise HttpError(400, f"{name} is not supported: {instead}", name)
     if fields.flag("background"):
         raise HttpError(400, "background is not supported: wait for the answer, or stream it", "background")
-    values = {name: fields[name] for name in fields if name not in ("input", "instructions", "tools", "tool_choice")}
+    values = {name: fields[name] for name in fields if name not in ("input", "instructions", "tools")}
     reasoning, text = fields.object("reasoning"), fields.object("text")
     if reasoning is not None and reasoning.text("effort") is not None:
         values["reasoning_effort"] = reasoning["effort"]
-    wanted = text.object("format") if text is not None else None
-    if wanted is not None and wanted.get("type", "text") != "text":
-        raise HttpError(400, "text.format is not supported: structured output is not available", "text.format")
+    values["response_format"] = text_format(None if text is None else text.object("format"))
     if "max_output_tokens" in values:
         limit = fields.whole("max_output_tokens", 1, 2**31 - 1)
         values |= {"max_completion_tokens": limit}

@@ -23,6 +23,7 @@ from pydspark.server.access import given_key
 from pydspark.server.body import read_object
 from pydspark.server.errors import HttpError
 from pydspark.server.fields import Fields
+from pydspark.server.form_fields import form_of
 from pydspark.server.job import Ask, Job
 from pydspark.server.metrics import Metrics
 from pydspark.server.reply import Format, Reply
@@ -103,8 +104,14 @@ class Service:
         return self.engine.sampling({**asked, **call}, self.sampling)
 
     def chat_prompt(self, fields: Fields, messages: object, tools: list[Any] | None) -> ChatPrompt:
-        """The prompt for a chat."""
-        return self.engine.chat_prompt(messages, tools, chat_params(fields, self.chat))
+        """The prompt for a chat, with what its answer must look like."""
+        choice = fields.get("tool_choice")
+        called, choice = (None, None) if choice == "none" else (tools, choice)
+        return self.engine.chat_prompt(messages, called, chat_params(fields, self.chat), form_of(fields), choice)
+
+    def text_prompt(self, fields: Fields, tokens: list[int]) -> ChatPrompt:
+        """The prompt for a text, likewise."""
+        return ChatPrompt(tokens, mask=self.engine.prompts.mask(form_of(fields)))
 
     def chat_text(self, fields: Fields, messages: object, tools: list[Any] | None) -> str:
         """The prompt for a chat as text."""

@@ -11,6 +11,7 @@ from pydspark.errors import ArgumentError
 
 _ANY = frozenset({"string", "integer", "number", "boolean", "null", "object", "array"})
 _STRING = frozenset({"string"})
+_NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 _MAX_DEPTH = 16  # of references and alternatives in a schema
 # Values that templates can write as Python does.
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
@@ -32,6 +33,16 @@ class Tools:
             raise ArgumentError(f"tools should be a list, but is {type(tools).__name__}")
         functions = [_function(f"tools[{i}]", tool) for i, tool in enumerate(tools)]
         self._parameters = {function["name"]: function.get("parameters") for function in functions}
+
+    @property
+    def names(self) -> list[str]:
+        """What the tools are called."""
+        return list(self._parameters)
+
+    def schema(self, tool: str) -> Mapping[str, Any]:
+        """The JSON schema of a tool's arguments; one without arguments if the request gave none."""
+        schema = self._parameters[tool]
+        return schema if isinstance(schema, Mapping) else _NO_ARGUMENTS
 
     def types(self, tool: str, parameter: str) -> frozenset[str]:
         """JSON types that a parameter can have; all of them if it is not known."""

@@ -79,6 +79,8 @@ METHODS: list[tuple[str, dict[str, Any], dict[str, Any], set[str]]] = [
             "lookup_match",
             "type_k_draft",
             "type_v_draft",
+            "draft_candidates",
+            "draft_shortlist",
             "sampling",
             *DRAFTING,
         },

@@ -39,7 +39,7 @@ def rewrite(tmp_path):
 U32, F32, BOOL = gguf.GGUFValueType.UINT32, gguf.GGUFValueType.FLOAT32, gguf.GGUFValueType.BOOL
 
 
-@pytest.mark.parametrize("outtype", ["bf16", "q8_0", "mixed"])
+@pytest.mark.parametrize("outtype", ["bf16", "q8_0", "mixed", "q4_0"])
 def test_our_files_pass(convert, command, target, outtype):
     result = command("--check", convert(make_drafter(), "--outtype", outtype), "--target", target)
     assert result.code == 0

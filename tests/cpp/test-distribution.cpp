@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "check.h"
 #include "plain-truncation.h"
+#include "spec/draft-sampler.h"
 
 #include <algorithm>
 #include <numeric>
@@ -35,6 +36,7 @@ const text        prompt        = { 3, 0, 2, 2 };
 struct bigram_pair {
     std::vector<floats> target;     // [n_vocab, n_vocab] logits
     std::vector<floats> draft;      // [n_vocab, n_vocab] logits
+    std::vector<floats> base;       // [depth, n_vocab] logits that candidates are chosen by, one row for each slot
     floats              confidence; // [n_vocab] of a draft, by the token before it
 
     bigram_pair() {
@@ -59,6 +61,7 @@ struct bigram_pair {
                 draft[i][j]        = shared + 0.4f * draft[i][j];
             }
         }
+        base       = matrix(n_vocab);
         confidence = { 0.9f, 0.3f, 0.8f, 0.6f, 0.2f, 0.7f };
     }
 };
@@ -80,6 +83,7 @@ struct setting {
 enum class flaw {
     none,
     softmax_q,     // the likeliest token, said to be drawn at random
+    whole_q,       // drawn from candidates, said to be drawn from all tokens
     retrospective, // a draft is dropped when the confidence behind it is low
     no_slot,       // a position that is drafted again is drafted with the same uniform
     unlike_copy,   // a draft is dropped when it is not what would be copied
@@ -89,9 +93,10 @@ struct method {
     const char * name;
     draft_rule   draft;
     accept_rule  accept;
-    int32_t      depth   = 3; // of the drafter
-    flaw         wrong   = flaw::none;
-    int32_t      n_match = 0; // tokens that must agree before text is copied; 0 = no lookup
+    int32_t      depth        = 3; // of the drafter
+    int32_t      n_candidates = 0; // tokens that a draft is chosen from; 0 = all
+    flaw         wrong        = flaw::none;
+    int32_t      n_match      = 0; // tokens that must agree before text is copied; 0 = no lookup
 };
 
 struct counts {
@@ -102,20 +107,25 @@ struct counts {
     int64_t behind   = 0; // of those copied, behind drafts of the drafter
 };
 
-sampling_params draft_sampling(const sampling_params & given, draft_rule rule) {
-    sampling_params params   = given;
-    params.repeat_penalty    = 1;
-    params.presence_penalty  = 0;
-    params.frequency_penalty = 0;
-    params.temperature       = rule == draft_rule::best ? 0 : given.temperature;
-    return params;
+// Without penalties, and with the bias in order.
+pds::draft_sampler make_draft_sampler(const sampling_params & given, draft_rule rule) {
+    std::vector<pds::scored_token> bias;
+    for (const auto & [id, value] : given.bias) {
+        bias.push_back({ id, value });
+    }
+    std::sort(bias.begin(), bias.end(), [](const auto & a, const auto & b) { return a.id < b.id; });
+    return { { .temperature = rule == draft_rule::best ? 0.0f : given.temperature,
+               .top_k       = given.top_k,
+               .top_p       = given.top_p,
+               .min_p       = given.min_p },
+             std::move(bias) };
 }
 
 class generator {
   public:
     generator(const setting & setting, const method & method, uint64_t seed)
         : setting_(setting), method_(method), seed_(seed), target_(setting.sampling, n_vocab, {}),
-          draft_(draft_sampling(setting.sampling, method.draft), n_vocab, {}), lookup_(std::max(method.n_match, 1)),
+          draft_(make_draft_sampler(setting.sampling, method.draft)), lookup_(std::max(method.n_match, 1)),
           text_(prompt) {
         for (const int32_t id : prompt) {
             target_.accept(id);
@@ -138,7 +148,8 @@ class generator {
         const std::vector<drafted_token> offered = propose();
         const auto                       drafts  = with_copies(offered);
         sampler                          ahead   = target_;
-        pds::sampled_rows                rows(ahead, [&](int32_t i) {
+        pds::token_masks                 masks;
+        pds::sampled_rows                rows(ahead, masks, [&](int32_t i) {
             const int32_t last = i == 0 ? text_.back() : drafts[static_cast<size_t>(i - 1)].id;
             return std::span<const float>(toy().target[static_cast<size_t>(last)]);
         });
@@ -176,16 +187,34 @@ class generator {
         int32_t                    last = text_.back();
         for (int32_t slot = 0; slot < method_.depth; slot++) {
             drafted_token token;
-            token.confidence = toy().confidence[static_cast<size_t>(last)];
-            token.q          = draft_.distribution(toy().draft[static_cast<size_t>(last)]);
-            token.id         = choose(token.q, slot);
-            last             = token.id;
+            token.confidence      = toy().confidence[static_cast<size_t>(last)];
+            const floats & logits = toy().draft[static_cast<size_t>(last)];
+            token.q               = distribution(logits, slot);
+            token.id              = choose(token.q, slot);
+            last                  = token.id;
+            if (method_.wrong == flaw::whole_q) {
+                token.q = draft_.distribution(logits);
+            }
             if (method_.draft != draft_rule::drawn) {
                 token.q.clear();
             }
             offered.push_back(std::move(token));
         }
         return offered;
+    }
+
+    // What a slot draws from. Its candidates are chosen without knowing the token before it.
+    std::vector<pds::candidate> distribution(const floats & logits, int32_t slot) {
+        if (method_.n_candidates == 0) {
+            return draft_.distribution(logits);
+        }
+        std::vector<int32_t> rows;
+        draft_.choose(toy().base[static_cast<size_t>(slot)], static_cast<size_t>(method_.n_candidates), rows);
+        floats some;
+        for (const int32_t row : rows) {
+            some.push_back(logits[static_cast<size_t>(row)]);
+        }
+        return draft_.distribution(rows, some);
     }
 
     int32_t choose(std::span<const pds::candidate> q, int32_t slot) const {
@@ -219,8 +248,8 @@ class generator {
     const method &  method_;
     uint64_t        seed_;
     sampler         target_;
-    sampler         draft_;
 
+    pds::draft_sampler  draft_;
     pds::lookup_drafter lookup_;
 
     text text_;
@@ -326,13 +355,15 @@ const method methods[] = {
     { "plain, coupled", draft_rule::coupled, accept_rule::coupled, 0 },
     { "drawn, by token", draft_rule::drawn, accept_rule::by_token },
     { "drawn, by block", draft_rule::drawn, accept_rule::by_block },
+    { "candidates, by token", draft_rule::drawn, accept_rule::by_token, 3, 4 },
+    { "candidates, by block", draft_rule::drawn, accept_rule::by_block, 3, 4 },
     { "likeliest, by token", draft_rule::best, accept_rule::by_token },
     { "likeliest, by block", draft_rule::best, accept_rule::by_block },
     { "coupled", draft_rule::coupled, accept_rule::coupled },
-    { "copied, by token", draft_rule::drawn, accept_rule::by_token, 0, flaw::none, 1 },
-    { "copied, by block", draft_rule::drawn, accept_rule::by_block, 0, flaw::none, 1 },
-    { "with copies, by token", draft_rule::drawn, accept_rule::by_token, 2, flaw::none, 2 },
-    { "with copies, by block", draft_rule::drawn, accept_rule::by_block, 2, flaw::none, 2 },
+    { "copied, by token", draft_rule::drawn, accept_rule::by_token, 0, 0, flaw::none, 1 },
+    { "copied, by block", draft_rule::drawn, accept_rule::by_block, 0, 0, flaw::none, 1 },
+    { "with copies, by token", draft_rule::drawn, accept_rule::by_token, 2, 4, flaw::none, 2 },
+    { "with copies, by block", draft_rule::drawn, accept_rule::by_block, 2, 4, flaw::none, 2 },
 };
 
 void texts_have_the_distribution_of_the_target() {
@@ -367,6 +398,7 @@ void flaws_are_found() {
     };
     const trap traps[] = {
         { { "softmax q" }, flaw::softmax_q },
+        { { "whole q" }, flaw::whole_q },
         { { "retrospective", {}, 0.5f }, flaw::retrospective },
         { { "no slot", { .repeat_penalty = 1.4f, .presence_penalty = 0.3f, .frequency_penalty = 0.4f } },
           flaw::no_slot },
@@ -375,7 +407,8 @@ void flaws_are_found() {
     for (const trap & trap : traps) {
         const joint  exact = exact_joint(trap.where);
         const double bound = noise_bound(exact);
-        const method wrong = { "wrong", draft_rule::drawn, accept_rule::by_block, 3, trap.wrong, trap.n_match };
+        const method wrong = { "wrong",        draft_rule::drawn,   accept_rule::by_block, 3,
+                               trap.n_match > 0 ? 0 : 4, trap.wrong, trap.n_match };
         const result seen  = measure(trap.where, wrong, exact);
         std::printf("%-36s %-20s distance %.4f, bound %.4f\n", trap.where.name, wrong.name, seen.distance, bound);
         CHECK(seen.distance > bound);
@@ -392,7 +425,7 @@ void coupled_texts_do_not_depend_on_drafts() {
             for (int32_t depth = 1; depth <= 4; depth++) {
                 const method coupled = { "coupled", draft_rule::coupled, accept_rule::coupled, depth };
                 CHECK(generator(setting, coupled, seed).run(drafts) == wanted);
-                const method copying = { "copied", draft_rule::coupled, accept_rule::coupled, depth, flaw::none, 2 };
+                const method copying = { "copied", draft_rule::coupled, accept_rule::coupled, depth, 4, flaw::none, 2 };
                 CHECK(generator(setting, copying, seed).run(drafts) == wanted);
             }
         }

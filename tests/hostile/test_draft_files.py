@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import gguf
 import numpy as np
 import pytest
 from speculating import Speculating, speculating
+from tiny.gguf_bytes import ARRAY, I32, STRING
 from tiny.models import N_EMBD
 from tiny.pairs import GOOD, NEARLY_BIGRAM, TARGET_SHAPE, Pair, TinyDraft, write_draft, write_pair
 
@@ -336,7 +339,64 @@ def test_a_wrong_map_of_a_reduced_vocabulary_is_refused(tmp_path: Path, ids: np.
         speculating(rewritten(pair))
 
 
+WRONG_LISTS: dict[str, tuple[object, str]] = {
+    "too high": ([5, 272], "entry 1 of 'dspark.shortlist' is 272; different ids in 0..271"),
+    "far too high": ([2**31 - 1], "entry 0 of 'dspark.shortlist' is 2147483647"),
+    "negative": ([7, -1], "entry 1 of 'dspark.shortlist' is -1"),
+    "repeated": ([7, 8, 7], "entry 2 of 'dspark.shortlist' is 7"),
+    "huge": (list(range(272)) * 1000, "entry 272 of 'dspark.shortlist' is 0"),
+    "texts": (["the", "a"], "'dspark.shortlist'"),
+    "fractions": ([1.5, 2.5], "'dspark.shortlist'"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_LISTS)
+def test_a_wrong_short_list_is_refused(tmp_path: Path, wrong: str) -> None:
+    ids, message = WRONG_LISTS[wrong]
+    pair = write_pair(tmp_path)
+    with pytest.raises(ModelFileError, match=re.escape(message)):
+        speculating(rewritten(pair, {"dspark.shortlist": ids}))
+    with pytest.raises(ModelFileError, match=re.escape(message)):
+        Gguf(pair.draft_path).describe_draft()
+
+
+def test_an_empty_short_list_is_refused(tmp_path: Path) -> None:
+    pair = rewritten(write_pair(tmp_path), {"dspark.shortlist": "none"})
+    data = pair.draft_path.read_bytes()
+    text = struct.pack("<IQ", STRING, 4) + b"none"
+    assert data.count(text) == 1
+    pair.draft_path.write_bytes(data.replace(text, struct.pack("<IIQ", ARRAY, I32, 0)))
+    with pytest.raises(ModelFileError, match="'dspark.shortlist' is empty; leave it out for the whole vocabulary"):
+        speculating(pair)
+
+
+def test_a_short_list_beside_a_reduced_vocabulary_is_refused(tmp_path: Path) -> None:
+    pair = rewritten(write_pair(tmp_path, TinyDraft(reduced=40)), {"dspark.shortlist": [1, 2]})
+    with pytest.raises(ModelFileError, match="has both 'dspark.shortlist' and a reduced vocabulary"):
+        speculating(pair)
+
+
+def test_a_short_list_with_ids_behind_the_head_does_not_fit(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path, TinyDraft(own_embedding=True, own_head=True))
+    for name in ("output.weight", "markov_w2.weight"):
+        pair.draft_weights[name] = pair.draft_weights[name][:-1]
+    rewritten(pair, {"dspark.shortlist": [3, 271]})
+    (reason,) = reasons(pair_message(pair))
+    assert reason == "short list: it names token 271, but the head has 271 rows"
+
+
 # ---- files that are odd, but usable ----
+
+
+@pytest.mark.parametrize("ids", [[5], list(range(272)), [271, 270, 269, 0]], ids=["one", "all", "unused ones"])
+def test_any_other_short_list_drafts_and_keeps_the_text(tmp_path: Path, ids: list[int]) -> None:
+    pair = write_pair(tmp_path, TinyDraft(quality=GOOD), shape=NEARLY_BIGRAM)
+    wanted = Speculating(pair.target_path).generate([40, 41, 42]).tokens
+    target = speculating(rewritten(pair, {"dspark.shortlist": ids}))
+    assert Gguf(pair.draft_path).describe_draft().n_short_list == len(ids)
+    answer = target.generate([40, 41, 42], n_draft_max=8)
+    assert answer.tokens == wanted
+    assert answer.stats.draft_n > 0
 
 
 def test_an_embedding_without_head_drafts_as_well_as_neither(tmp_path: Path) -> None:

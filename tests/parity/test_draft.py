@@ -95,7 +95,7 @@ def check_rounds(pair: Pair, counts: list[int], n_prompt: int = PROMPT_LENGTH, *
     """Drafts, verifies and keeps a given number of drafts, round after round."""
     rng = np.random.default_rng(5)
     draft = pair.draft
-    target = Speculating(pair.target_path, pair.draft_path, **F32_CACHES, **params)
+    target = Speculating(pair.target_path, pair.draft_path, draft_candidates=0, **F32_CACHES, **params)
     reference = reference_of(pair)
     reference.inject(append(target, rng.integers(0, 256, n_prompt).tolist(), draft))
     for n_accepted in counts:
@@ -141,7 +141,7 @@ def test_blocks_match_the_reference_across_a_step_of_the_cache(tmp_path: Path) -
 def test_real_rounds_leave_what_the_reference_has(tmp_path: Path, variant: str, architecture: str) -> None:
     draft = replace(VARIANTS[variant], quality=MIXED)
     pair = write_pair(tmp_path, draft, architecture, NEARLY_BIGRAM)
-    target = Speculating(pair.target_path, pair.draft_path, **F32_CACHES)
+    target = Speculating(pair.target_path, pair.draft_path, draft_candidates=0, **F32_CACHES)
     plain = Speculating(pair.target_path, pair.draft_path, **F32_CACHES)
     prompt = list(range(40, 40 + PROMPT_LENGTH))
     answer = target.generate(prompt, n_draft_max=draft.n_slots, max_tokens=40)

@@ -56,6 +56,12 @@ METHODS: Mapping[str, Settings] = {
     "likeliest": {"draft_sampling": "greedy"},
     "coupled": {"draft_sampling": "coupled"},
 }
+# Eight of the fourteen rows are on the short list; the others get rows when the text has used them.
+DRAFT_ROWS: Mapping[str, Mapping[str, int]] = {
+    "candidates": {"draft_candidates": 4},
+    "short list": {"draft_candidates": 0, "draft_shortlist": 2},
+    "both": {"draft_candidates": 4, "draft_shortlist": 2},
+}
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +178,20 @@ def test_so_have_those_of_hybrid_models(tmp_path: Path, architecture: str, metho
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_every_setting_and_method_keeps_the_distribution(target: Speculating, setting: str, method: str) -> None:
+    assert_exact(target, {**SETTINGS[setting], **METHODS[method]})
+
+
+def test_texts_drafted_from_some_rows_have_the_distribution(pair: Pair) -> None:
+    target = speculating(pair, n_ctx=64, **DRAFT_ROWS["both"], **F32_CACHES)
+    assert_exact(target, {"temperature": 0.9, "bias": {1: -1.0, 6: -math.inf}, "draft_conf_min": 0.4})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("setting", ["temperature 1", "min-p 0.1", "all together"])
+@pytest.mark.parametrize("rows", DRAFT_ROWS)
+def test_so_they_have_with_every_method(pair: Pair, rows: str, setting: str, method: str) -> None:
+    target = speculating(pair, n_ctx=64, **DRAFT_ROWS[rows], **F32_CACHES)
     assert_exact(target, {**SETTINGS[setting], **METHODS[method]})
 
 
