@@ -5,11 +5,11 @@ string(REGEX REPLACE ".*// \\[cdef begin\\](.*)// \\[cdef end\\].*" "\\1" PDS_CD
 set(PDS_GENERATED ${CMAKE_CURRENT_BINARY_DIR}/_core)
 # Python code that runs while a native call is under way: asked for progress, it may answer "stop"; asked for a mask, it
 # says which tokens may follow.
-set(PDS_PYTHON_CALLS "int32_t pds_python_progress(void *, double);"
-                     "int32_t pds_python_mask(void *, const int32_t *, int64_t, uint32_t *);")
-list(TRANSFORM PDS_PYTHON_CALLS PREPEND "extern \"Python\" ")
-list(JOIN PDS_PYTHON_CALLS "\n" PDS_PYTHON_CALLS)
-file(CONFIGURE OUTPUT ${PDS_GENERATED}.cdef.txt CONTENT "@PDS_CDEF@\n@PDS_PYTHON_CALLS@\n" @ONLY)
+set(PDS_PYTHON_CALLS "
+extern \"Python\" int32_t pds_python_progress(void *, double);
+extern \"Python\" int32_t pds_python_mask(void *, const int32_t *, int64_t, uint32_t *);
+")
+file(CONFIGURE OUTPUT ${PDS_GENERATED}.cdef.txt CONTENT "@PDS_CDEF@@PDS_PYTHON_CALLS@" @ONLY)
 file(CONFIGURE OUTPUT ${PDS_GENERATED}.csrc.c CONTENT "#include \"pydspark.h\"\n" @ONLY)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS csrc/pydspark.h)
 

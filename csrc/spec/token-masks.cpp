@@ -12,6 +12,7 @@ void token_masks::start(pds_mask_fn fn, void * user, int32_t n_vocab) {
     n_words_  = (static_cast<size_t>(n_vocab) + 31) / 32;
     n_answer_ = 0;
     text_.clear();
+    text_.reserve(1); // the caller gets a pointer even to no tokens
     forget_behind(0);
 }
 
