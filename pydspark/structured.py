@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydspark.errors import ArgumentError
@@ -38,7 +39,7 @@ def answer_grammar(
     wanted = {name: value for name, value in given.items() if isinstance(value, Grammar)}
     if len(wanted) > 1:
         raise ArgumentError(f"{' and '.join(wanted)} both say what form the answer has; give one of them")
-    return next(iter(wanted.values()), None)
+    return next((replace(value, name=name) for name, value in wanted.items()), None)
 
 
 def _format_grammar(response_format: object) -> Grammar | None:

@@ -15,7 +15,7 @@ from tiny.pairs import Pair
 from pydspark._native import Draft, Gguf, Model, Session
 from pydspark.errors import Cancelled
 from pydspark.params import ModelParams, SamplingParams
-from pydspark.records import Finish, Learnt, LearntCost, LearntCosts, Progress, Request, Stats, Step
+from pydspark.records import Finish, Learnt, LearntCost, LearntCosts, Progress, Request, Stats, Step, TokenMask
 
 F32_CACHES = {"type_k": "f32", "type_v": "f32", "type_k_draft": "f32", "type_v_draft": "f32"}
 
@@ -62,6 +62,7 @@ class Speculating:
         bias: Mapping[int, float] | None = None,
         reuse_prefix: bool = False,
         boundaries: Sequence[int] = (),
+        mask: TokenMask | None = None,
         seed: int = 7,
         **sampling: object,
     ) -> Request:
@@ -81,7 +82,7 @@ class Speculating:
                 **sampling,
             }
         )
-        return Request(prompt, settings, seed, tuple(stop_ids), bias, reuse_prefix, tuple(boundaries))
+        return Request(prompt, settings, seed, tuple(stop_ids), bias, reuse_prefix, tuple(boundaries), mask)
 
     def generate(
         self,
@@ -176,3 +177,26 @@ def costs(*verify: float, draft: float = 0.2, n_slots: int = 8) -> Learnt:
     """What a session may know of costs: milliseconds of batches of 1, 2, ... rows, and of a block."""
     rows = tuple(LearntCost(i + 1, 50.0, ms, 20.0) for i, ms in enumerate(verify))
     return Learnt(LearntCosts(rows), LearntCosts((LearntCost(n_slots, 50.0, draft, 20.0),)))
+
+
+class RuleMask:
+    """Of ``n_vocab`` tokens, forbids every fourth, which ones depends on the token before and on the place.
+
+    Attributes:
+        n_asked: calls so far.
+    """
+
+    def __init__(self, prompt: Sequence[int], n_vocab: int) -> None:
+        self._last_of_prompt = prompt[-1]
+        self._n_vocab = n_vocab
+        self.n_asked = 0
+
+    def allows(self, n_tokens: int, last: int, token: int) -> bool:
+        return (token + 3 * last + n_tokens) % 4 != 0
+
+    def allowed(self, n_tokens: int, last: Sequence[int]) -> bytes:
+        """The mask; see ``pydspark.records.TokenMask``."""
+        self.n_asked += 1
+        before = last[-1] if last else self._last_of_prompt
+        bits = sum(1 << token for token in range(self._n_vocab) if self.allows(n_tokens, before, token))
+        return bits.to_bytes((self._n_vocab + 31) // 32 * 4, "little")

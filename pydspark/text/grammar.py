@@ -27,9 +27,11 @@ class Grammar:
 
     Attributes:
         source: in the form of the ``llguidance`` library's matchers.
+        name: what messages call it.
     """
 
     source: str
+    name: str = "grammar"
 
     @staticmethod
     def from_string(grammar: str, verbose: bool = False) -> Grammar:
@@ -40,7 +42,7 @@ class Grammar:
             verbose: for callers that know it from llama-cpp-python; nothing is printed.
         """
         if not isinstance(grammar, str):
-            raise ArgumentError(f"a grammar is a text, not {type(grammar).__name__}")
+            raise ArgumentError(f"grammar must be a text, not {type(grammar).__name__}")
         return Grammar(LLMatcher.grammar_from_lark(_lark(grammar)))
 
     @staticmethod
@@ -49,7 +51,7 @@ class Grammar:
         try:
             return Grammar.from_string(Path(file).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise ArgumentError(f"the grammar file {os.fspath(file)} cannot be read: {error}") from error
+            raise ArgumentError(f"the file {os.fspath(file)} of a grammar cannot be read: {error}") from error
 
     @staticmethod
     def from_json_schema(json_schema: str | Mapping[str, Any], verbose: bool = True) -> Grammar:
@@ -77,9 +79,9 @@ def _schema(given: str | Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         schema = json.loads(given) if isinstance(given, str) else given
     except ValueError as error:
-        raise ArgumentError(f"the JSON schema is no JSON: {error}") from error
+        raise ArgumentError(f"json_schema is no JSON: {error}") from error
     if not isinstance(schema, Mapping):
-        raise ArgumentError(f"a JSON schema is an object, not {type(schema).__name__}")
+        raise ArgumentError(f"json_schema must be an object, not {type(schema).__name__}")
     return schema
 
 
@@ -89,7 +91,7 @@ def _lark(grammar: str) -> str:
     try:
         return gbnf_to_lark.gbnf_to_lark(grammar)
     except Exception as error:  # its parser raises what it likes
-        raise ArgumentError(f"the grammar cannot be read: {error}") from error
+        raise ArgumentError(f"grammar cannot be read: {error}") from error
 
 
 class GrammarTokenizer:
@@ -119,7 +121,7 @@ class GrammarTokenizer:
         """
         matcher = LLMatcher(self._matched, grammar.source, log_level=0)
         if matcher.is_error():
-            raise ArgumentError(f"the grammar cannot be used: {_first_line(matcher.get_error())}")
+            raise ArgumentError(f"{grammar.name} cannot be kept: {_shown(matcher.get_error())}")
         return matcher
 
 
@@ -138,5 +140,6 @@ class _TokenSource:
         return self._tokenizer.encode(text)
 
 
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else "unknown reason"
+def _shown(reason: str) -> str:
+    lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    return " ".join(lines)[:500] or "the reason is not known"

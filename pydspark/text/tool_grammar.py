@@ -28,13 +28,13 @@ def tool_grammar(tools: Tools, names: Sequence[str], template: str) -> Grammar:
         ArgumentError: the template has no form of a call that pydspark knows.
     """
     if CALL not in template:
-        raise ArgumentError(f"the model's chat template has no {CALL}, so a call of a tool cannot be demanded")
+        raise ArgumentError(f"tool_choice demands a call, but the model's chat template has no {CALL}")
     lines = ["start: call (BLANKS call)*", r"BLANKS: /[ \n]{0,2}/"]
     calls = [f"call_{i}" for i in range(len(names))]
     lines.append(f"call: {_text(CALL + chr(10))} ({' | '.join(calls)}) {_text(chr(10) + END_CALL)}")
     for rule, name in zip(calls, names, strict=True):
         lines += _tagged_rules(rule, name, tools) if FUNCTION in template else _json_rules(rule, name, tools)
-    return Grammar(LLMatcher.grammar_from_lark("\n".join(lines)))
+    return Grammar(LLMatcher.grammar_from_lark("\n".join(lines)), name="tools")
 
 
 def _text(text: str) -> str:

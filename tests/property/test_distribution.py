@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from ref.truncation import change_logits, truncate
-from speculating import F32_CACHES, Answer, Speculating, costs, speculating
+from speculating import F32_CACHES, Answer, RuleMask, Speculating, costs, speculating
 from tiny.models import TinyShape
 from tiny.pairs import GOOD, Pair, TinyDraft, write_pair
 
@@ -83,7 +83,12 @@ def next_distribution(target: Speculating, text: list[int], setting: Settings) -
     (rows,) = target.read(PROMPT[-1:] + text, "result_output")
     names = ("bias", "repeat_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n")
     changes = {name: setting[name] for name in names if name in setting}
-    row = change_logits(rows[-1], PROMPT + text, banned=PADDING, **changes)
+    mask = setting.get("mask")
+    before = (PROMPT + text)[-1]
+    masked = (
+        [i for i in range(N_VOCAB) if not mask.allows(len(text), before, i)] if isinstance(mask, RuleMask) else []
+    )
+    row = change_logits(rows[-1], PROMPT + text, banned=(*PADDING, *masked), **changes)
     cuts = {name: setting[name] for name in ("temperature", "top_k", "top_p", "min_p") if name in setting}
     return truncate(row, **cuts)
 
@@ -138,12 +143,16 @@ def test_texts_have_the_distribution_of_the_target(target: Speculating) -> None:
     assert_exact(target, ALL_TOGETHER)
 
 
-def test_so_have_those_with_copied_drafts_and_depths_by_cost(pair: Pair) -> None:
-    target = speculating(pair, n_ctx=64, spec_type="auto,ngram", lookup_match=2, **F32_CACHES)
+def test_so_have_those_with_everything_on(pair: Pair) -> None:
+    """Depths by cost, copies, candidates, a short list, a mask, penalties, whole blocks."""
+    rows = DRAFT_ROWS["both"]
+    target = speculating(pair, n_ctx=64, spec_type="auto,ngram", lookup_match=2, **rows, **F32_CACHES)
     target.session.set_learnt(CHEAP, frozen=True)
-    setting = {**ALL_TOGETHER, "draft_conf_min": 0.0, "draft_schedule": "auto"}
+    mask = RuleMask(PROMPT, N_VOCAB + len(PADDING))
+    setting = {**ALL_TOGETHER, "draft_conf_min": 0.0, "draft_schedule": "auto", "mask": mask}
     assert_exact(target, setting, n_draft_max=1)
     assert_copies(target, setting, n_draft_max=1, least=2)
+    assert mask.n_asked > N_TEXTS
 
 
 @pytest.mark.slow
@@ -181,18 +190,21 @@ def test_every_setting_and_method_keeps_the_distribution(target: Speculating, se
     assert_exact(target, {**SETTINGS[setting], **METHODS[method]})
 
 
-def test_texts_drafted_from_some_rows_have_the_distribution(pair: Pair) -> None:
-    target = speculating(pair, n_ctx=64, **DRAFT_ROWS["both"], **F32_CACHES)
-    assert_exact(target, {"temperature": 0.9, "bias": {1: -1.0, 6: -math.inf}, "draft_conf_min": 0.4})
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("setting", ["temperature 1", "min-p 0.1", "all together"])
 @pytest.mark.parametrize("rows", DRAFT_ROWS)
-def test_so_they_have_with_every_method(pair: Pair, rows: str, setting: str, method: str) -> None:
+def test_drafts_from_some_rows_keep_the_distribution(pair: Pair, rows: str, setting: str, method: str) -> None:
     target = speculating(pair, n_ctx=64, **DRAFT_ROWS[rows], **F32_CACHES)
     assert_exact(target, {**SETTINGS[setting], **METHODS[method]})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("setting", ["temperature 1", "all together"])
+def test_masks_are_kept_and_nothing_else_changes(target: Speculating, setting: str, method: str) -> None:
+    mask = RuleMask(PROMPT, N_VOCAB + len(PADDING))
+    assert_exact(target, {**SETTINGS[setting], **METHODS[method], "mask": mask})
 
 
 @pytest.mark.slow
