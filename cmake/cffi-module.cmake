@@ -7,7 +7,7 @@ set(PDS_GENERATED ${CMAKE_CURRENT_BINARY_DIR}/_core)
 # says which tokens may follow.
 set(PDS_PYTHON_CALLS "
 extern \"Python\" int32_t pds_python_progress(void *, double);
-extern \"Python\" int32_t pds_python_mask(void *, const int32_t *, int64_t, uint32_t *);
+extern \"Python\" int32_t pds_python_mask(void *, const int32_t *, int64_t, uint32_t *, int64_t);
 ")
 file(CONFIGURE OUTPUT ${PDS_GENERATED}.cdef.txt CONTENT "@PDS_CDEF@@PDS_PYTHON_CALLS@" @ONLY)
 file(CONFIGURE OUTPUT ${PDS_GENERATED}.csrc.c CONTENT "#include \"pydspark.h\"\n" @ONLY)

@@ -37,10 +37,11 @@ typedef struct pds_error {
 // fraction is in [0, 1].
 typedef int32_t (*pds_progress_fn)(void * user, double fraction);
 
-// Says which tokens may follow the first tokens of an answer: sets bits of words, [(n_vocab + 31) / 32] and all 0, the
-// bit id % 32 of word id / 32 for each id. Called on the calling thread for answers that may still be taken back; only
-// tokens of the last round can differ from those of the call before. A result other than 0 cancels the call.
-typedef int32_t (*pds_mask_fn)(void * user, const int32_t * tokens, int64_t n_tokens, uint32_t * words);
+// Says which tokens may follow the first tokens of an answer: sets bits of words, [n_words] and all 0, the bit id % 32
+// of word id / 32 for each id. Called on the calling thread for answers that may still be taken back; only tokens of
+// the last round can differ from those of the call before. A result other than 0 cancels the call.
+typedef int32_t (*pds_mask_fn)(void * user, const int32_t * tokens, int64_t n_tokens, uint32_t * words,
+                               int64_t n_words);
 
 // ---- library ----
 

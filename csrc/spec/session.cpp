@@ -154,7 +154,7 @@ void session::start(const pds_request & request, progress & progress) {
     accept_rule_                  = read_accept_rule(request);
     boundaries_                   = read_boundaries(request);
     sampler_.emplace(sampling, model_->hparams.n_vocab_rows, model_->hparams.banned);
-    masks_.start(request.mask, request.mask_user, model_->hparams.n_vocab);
+    masks_.start(request.mask, request.mask_user, model_->hparams.n_vocab_rows);
     if (n_draft_max_ > 0) {
         block_->start(read_draft_rule(request), sampling, request.seed, masks_);
     }

@@ -6,10 +6,10 @@
 
 namespace pds {
 
-void token_masks::start(pds_mask_fn fn, void * user, int32_t n_vocab) {
+void token_masks::start(pds_mask_fn fn, void * user, int32_t n_rows) {
     fn_       = fn;
     user_     = user;
-    n_words_  = (static_cast<size_t>(n_vocab) + 31) / 32;
+    n_words_  = (static_cast<size_t>(n_rows) + 31) / 32;
     n_answer_ = 0;
     text_.clear();
     text_.reserve(1); // the caller gets a pointer even to no tokens
@@ -38,8 +38,9 @@ token_mask token_masks::after(std::span<const int32_t> path) {
     if (!mask.is_known) {
         mask.words.assign(n_words_, 0);
         const size_t n_text = n_answer_ + path.size();
-        PDS_REQUIRE(fn_(user_, text_.data(), static_cast<int64_t>(n_text), mask.words.data()) == 0, PDS_ERR_CANCELLED,
-                    "what may follow %zu tokens of the answer is not known", n_text);
+        const int32_t failed = fn_(user_, text_.data(), static_cast<int64_t>(n_text), mask.words.data(),
+                                   static_cast<int64_t>(n_words_));
+        PDS_REQUIRE(failed == 0, PDS_ERR_CANCELLED, "what may follow %zu tokens of the answer is not known", n_text);
         mask.is_known = true;
     }
     return mask.words;

@@ -20,8 +20,8 @@ inline bool allows(token_mask mask, int32_t id) {
 
 class token_masks {
   public:
-    // A request begins, without tokens yet. fn: null = no rule. Ids are 0 .. n_vocab - 1.
-    void start(pds_mask_fn fn, void * user, int32_t n_vocab);
+    // A request begins, without tokens yet. fn: null = no rule. Ids are 0 .. n_rows - 1.
+    void start(pds_mask_fn fn, void * user, int32_t n_rows);
 
     // What may follow the answer and a drafted path behind it. Holds until the answer grows. Throws PDS_ERR_CANCELLED
     // when the caller does not say.

@@ -109,10 +109,10 @@ def _on_progress(_user: Any, fraction: float) -> int:
 
 
 @ffi.def_extern(name="pds_python_mask", error=1, onerror=_call_failed)  # type: ignore[untyped-decorator]
-def _on_mask(user: Any, tokens: Any, n_tokens: int, words: Any) -> int:
+def _on_mask(user: Any, tokens: Any, n_tokens: int, words: Any, n_words: int) -> int:
     last = ffi.unpack(tokens + max(n_tokens - MASK_WINDOW, 0), min(n_tokens, MASK_WINDOW))
     mask = ffi.from_handle(user).allowed(n_tokens, last)
-    ffi.memmove(words, mask, len(mask))
+    ffi.memmove(words, mask, min(len(mask), n_words * ffi.sizeof("uint32_t")))
     return 0
 
 

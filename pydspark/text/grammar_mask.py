@@ -7,7 +7,7 @@ from typing import Protocol
 
 from llguidance import LLMatcher
 
-from pydspark.errors import InternalError
+from pydspark.errors import ArgumentError
 
 _LONGEST_TAG = 32  # tokens that a tag may be cut into
 
@@ -127,7 +127,7 @@ class GrammarMask:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise InternalError(f"the grammar cannot be followed: {self._matcher.get_error().strip()[:500]}")
+            raise ArgumentError(f"grammar cannot be followed: {self._matcher.get_error().strip()[:500]}")
 
 
 def _mask(n_bytes: int, tokens: Collection[int]) -> bytes:

@@ -75,10 +75,7 @@ def test_logprobs_line_up_with_the_content(llama: Llama) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"response_format": {"type": "json_object"}},
-        {"tool_choice": "required"},
         {"functions": [{"name": "f"}]},
-        {"grammar": "root ::= x"},
         {"mirostat_mode": 2},
     ],
 )

@@ -12,7 +12,7 @@ from fakes import FakeSession
 from tiny.models import write_tiny_model
 
 from pydspark import Llama
-from pydspark.errors import ArgumentError, UnsupportedError
+from pydspark.errors import ArgumentError
 
 DATA = Path(__file__).parents[1] / "data"
 TEMPLATE = {"tokenizer.chat_template": (DATA / "qwen3_6.jinja").read_text()}
@@ -123,8 +123,8 @@ def test_calls_are_text_where_there_are_no_tools(scripted: Scripted) -> None:
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}])
-def test_a_call_cannot_be_enforced(scripted: Scripted, choice: object) -> None:
-    with pytest.raises(UnsupportedError, match=r"tool_choice=.* a call cannot be enforced; use 'auto' or 'none'"):
+def test_a_call_that_there_is_no_tool_for_cannot_be_demanded(scripted: Scripted, choice: object) -> None:
+    with pytest.raises(ArgumentError, match="tool_choice demands a call, but the request has no tools"):
         scripted.llama.create_chat_completion(HELLO, tool_choice=choice)
 
 

@@ -18,7 +18,8 @@ struct rule {
     std::vector<ids> asked;
     bool             fails = false;
 
-    static int32_t answer(void * user, const int32_t * tokens, int64_t n_tokens, uint32_t * words) {
+    static int32_t answer(void * user, const int32_t * tokens, int64_t n_tokens, uint32_t * words, int64_t n_words) {
+        CHECK(n_words == 2);
         rule & self = *static_cast<rule *>(user);
         self.asked.emplace_back(tokens, tokens + n_tokens);
         if (self.fails) {

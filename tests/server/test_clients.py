@@ -80,8 +80,32 @@ def test_openai_tools_and_formats(client: openai.OpenAI) -> None:
     ask = {"model": "any", "messages": ASKED, "max_tokens": 12}
     answer = client.chat.completions.create(**ask, tools=tools, response_format={"type": "text"})
     assert answer.choices[0].message.content
-    with pytest.raises(openai.BadRequestError, match="response_format"):
-        client.chat.completions.create(**ask, response_format={"type": "json_object"})
+    with pytest.raises(openai.BadRequestError, match="tool_choice demands a call, but the model's chat template has no"):
+        client.chat.completions.create(**ask, tools=tools, tool_choice="required")
+
+
+class Person(pydantic.BaseModel):
+    """What answers are made of."""
+
+    name: Literal["Ann", "Bert"]
+    age: int
+    hobbies: list[Literal["chess", "tea"]] = pydantic.Field(max_length=2)
+
+
+def test_openai_structured_output(client: openai.OpenAI) -> None:
+    ask = {"model": "any", "messages": [{"role": "user", "content": "Who is Ann?"}], "max_tokens": 90}
+    answer = client.chat.completions.parse(**ask, response_format=Person)
+    assert isinstance(answer.choices[0].message.parsed, Person)
+    with client.chat.completions.stream(**ask, response_format=Person) as stream:
+        assert stream.get_final_completion().choices[0].message.parsed == answer.choices[0].message.parsed
+    for speculative in (False, {"schedule": "fixed", "n_max": 8}):
+        same = client.chat.completions.parse(**ask, response_format=Person, extra_body={"speculative": speculative})
+        assert same.choices[0].message.content == answer.choices[0].message.content
+    parsed = client.responses.parse(model="any", input="Who is Ann?", text_format=Person, max_output_tokens=90)
+    assert parsed.output_parsed == answer.choices[0].message.parsed
+    with pytest.raises(openai.BadRequestError, match="response_format cannot be kept"):
+        schema = {"name": "x", "schema": {"type": "object", "propertyNames": {"pattern": "^a"}, "not": {}}}
+        client.chat.completions.create(**ask, response_format={"type": "json_schema", "json_schema": schema})
 
 
 def test_openai_errors(demo: Serving, client: openai.OpenAI) -> None:

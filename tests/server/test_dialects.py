@@ -271,7 +271,7 @@ def test_why_answers_end(scripted_model: Scripted) -> None:
         ("/v1/responses", {"input": "x", "background": True}, "background"),
         ("/v1/responses", {"input": "x", "max_output_tokens": 0}, "max_output_tokens"),
         ("/v1/responses", {"input": "x", "tools": [{"type": "web_search"}]}, "tools[0].type"),
-        ("/v1/responses", {"input": "x", "text": {"format": {"type": "json_schema"}}}, "text.format"),
+        ("/v1/responses", {"input": "x", "text": {"format": {"type": "xml"}}}, "text.format"),
         ("/v1/messages", {}, "messages"),
         ("/v1/messages", {"messages": [{"content": "x"}]}, "messages[0].role"),
         ("/v1/messages", {"messages": [{"role": "user", "content": [IMAGE]}]}, "messages[0].content[0].type"),
