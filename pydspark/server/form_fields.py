@@ -19,13 +19,9 @@ def form_of(fields: Fields) -> Grammar | None:
     Raises:
         ArgumentError, HttpError: no form that can be kept.
     """
-    grammar = fields.text("grammar")
-    response_format, json_schema = fields.object("response_format"), fields.object("json_schema")
-    return answer_grammar(
-        grammar or None,
-        None if response_format is None else dict(response_format),
-        None if json_schema is None else dict(json_schema),
-    )
+    for name in ("response_format", "json_schema"):
+        fields.object(name)  # or an error
+    return answer_grammar(fields.text("grammar"), fields.get("response_format"), fields.get("json_schema"))
 
 
 def text_format(format: Fields | None) -> dict[str, Any]:

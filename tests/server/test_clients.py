@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import anthropic
 import openai
+import pydantic
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
@@ -159,7 +161,7 @@ def test_anthropic_conversation(demo: Serving, claude: anthropic.Anthropic) -> N
 
 
 def test_anthropic_errors(demo: Serving, claude: anthropic.Anthropic) -> None:
-    with pytest.raises(anthropic.BadRequestError, match="tool_choice"):
+    with pytest.raises(anthropic.BadRequestError, match="tool_choice demands a call"):
         claude.messages.create(
             model="any", max_tokens=5, messages=[{"role": "user", "content": "x"}], tool_choice={"type": "any"}
         )
