@@ -36,7 +36,7 @@ class Llama(LoadedModel):
             generating faster and does not change what is generated.
         draft_model: another name of ``draft``; an object is an UnsupportedError.
         draft_schedule, n_draft_max, lookup_max, draft_conf_min, draft_sampling, draft_accept: for calls that do not say
-            otherwise; see ``pydspark.params.SamplingParams``. Without drafts only ``draft_sampling`` makes a difference.
+            otherwise; see ``pydspark.params.SamplingParams``. Without drafts only ``draft_sampling`` counts.
         sampling: temperature, filters and penalties for calls that do not say otherwise, such as ``{"top_k": 20}``;
             they replace what the model file recommends.
         kv_overrides: metadata to replace or add.
@@ -329,8 +329,8 @@ class Llama(LoadedModel):
         Args:
             messages: as in OpenAI's API; contents are text or lists of text parts.
             tools: what the model can call, as in OpenAI's API; the answer's ``tool_calls`` has its calls.
-            tool_choice: None or ``"auto"``; ``"none"``: the model is not told of them; ``"required"``: it must call one;
-                ``{"type": "function", "function": {"name": ...}}``: it must call this one.
+            tool_choice: None or ``"auto"``; ``"none"``: the model is not told of them; ``"required"``: it must call
+                one; ``{"type": "function", "function": {"name": ...}}``: it must call this one.
             response_format: ``{"type": "json_object"}``, which may have a ``schema``, or ``{"type": "json_schema",
                 "json_schema": {"schema": {...}}}``: the answer is such JSON; ``{"type": "text"}``: it may be anything.
             grammar: a ``LlamaGrammar`` that the answer follows, or its text.

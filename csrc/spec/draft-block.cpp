@@ -74,8 +74,8 @@ void draft_block::report(pds_memory_report & out) {
 
 void draft_block::start(draft_rule rule, const sampling_params & params, uint64_t seed, token_masks & masks) {
     masks_ = &masks;
-    rule_ = params.temperature <= 0 ? draft_rule::best : rule;
-    seed_ = seed;
+    rule_  = params.temperature <= 0 ? draft_rule::best : rule;
+    seed_  = seed;
     sampler_.emplace(truncation{ .temperature = rule_ == draft_rule::best ? 0.0f : params.temperature,
                                  .top_k       = params.top_k,
                                  .top_p       = params.top_p,

@@ -44,8 +44,8 @@ class draft_block : private row_drawer {
     int32_t draw(std::span<const float> logits, int32_t slot) override;
 
     const std::vector<candidate> & distribution(std::span<const float> logits, int32_t slot);
-    void    choose(std::span<const float> base, int32_t slot, std::span<int32_t> rows,
-                   std::span<int32_t> table_rows) override;
+    void                           choose(std::span<const float> base, int32_t slot, std::span<int32_t> rows,
+                                          std::span<int32_t> table_rows) override;
 
     block_graph build(int32_t n_kv, int32_t n_chain, std::set<std::string> taps);
     prepared &  prepared_for(int32_t n_kv, int32_t n_chain);
@@ -68,9 +68,9 @@ class draft_block : private row_drawer {
     std::vector<drafted_token>        drafted_;
     size_t                            n_drafted_ = 0; // of these, drafts
     token_masks *                     masks_     = nullptr;
-    std::vector<int32_t>              path_;   // tokens that were drawn in this block
-    std::vector<float>                masked_; // the row at hand without what may not follow them
-    std::vector<std::vector<int32_t>> candidates_;    // rows that each slot may draw
+    std::vector<int32_t>              path_;       // tokens that were drawn in this block
+    std::vector<float>                masked_;     // the row at hand without what may not follow them
+    std::vector<std::vector<int32_t>> candidates_; // rows that each slot may draw
     std::vector<uint16_t>             mask_;
 };
 

@@ -60,10 +60,10 @@ class sampler {
 
     std::vector<token_rule>::iterator find_or_add_rule(int32_t id);
 
-    void  add_bias(int32_t id, float value);
-    void  forget_oldest();
+    void                   add_bias(int32_t id, float value);
+    void                   forget_oldest();
     std::span<const float> masked(std::span<const float> logits, token_mask allowed);
-    float changed_logit(const token_rule & rule, float logit) const;
+    float                  changed_logit(const token_rule & rule, float logit) const;
 
     sampling_params           params_;
     int32_t                   n_vocab_rows_;

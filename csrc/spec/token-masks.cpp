@@ -37,9 +37,9 @@ token_mask token_masks::after(std::span<const int32_t> path) {
     known_mask & mask = masks_[path.size()];
     if (!mask.is_known) {
         mask.words.assign(n_words_, 0);
-        const size_t n_text = n_answer_ + path.size();
-        const int32_t failed = fn_(user_, text_.data(), static_cast<int64_t>(n_text), mask.words.data(),
-                                   static_cast<int64_t>(n_words_));
+        const size_t  n_text = n_answer_ + path.size();
+        const int32_t failed =
+            fn_(user_, text_.data(), static_cast<int64_t>(n_text), mask.words.data(), static_cast<int64_t>(n_words_));
         PDS_REQUIRE(failed == 0, PDS_ERR_CANCELLED, "what may follow %zu tokens of the answer is not known", n_text);
         mask.is_known = true;
     }

@@ -9,8 +9,8 @@
 
 namespace pds {
 
-// One bit per id, the lowest id in the lowest bit of the first word, none for ids behind the last word; no words at all:
-// every id is allowed.
+// One bit per id, the lowest id in the lowest bit of the first word, none for ids behind the last word; no words at
+// all: every id is allowed.
 using token_mask = std::span<const uint32_t>;
 
 inline bool allows(token_mask mask, int32_t id) {

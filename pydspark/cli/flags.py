@@ -56,7 +56,10 @@ UNSUPPORTED = {
     **dict.fromkeys(("-ngld", "--gpu-layers-draft", "-devd", "--device-draft"), "the drafter is where the model is"),
     **dict.fromkeys(("-td", "--threads-draft", "-tbd", "--threads-batch-draft"), "the drafter runs with -t and -tb"),
     **dict.fromkeys(("-no-cnv", "--no-conversation"), "one answer is the default; --raw leaves the chat template out"),
-    **dict.fromkeys(("--grammar", "--grammar-file", "-j", "--json-schema"), "the form of an answer is part of a request: response_format, json_schema, grammar"),
+    **dict.fromkeys(
+        ("--grammar", "--grammar-file", "-j", "--json-schema"),
+        "requests ask for the form of an answer",
+    ),
     **dict.fromkeys(("--lora", "--lora-scaled"), "adapters are not available; merge them into the model file"),
     **dict.fromkeys(("--mmproj", "--image"), "pydspark reads text only"),
     **dict.fromkeys(("-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu"), "pydspark uses one device"),

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from pydspark.server.errors import HttpError
 from pydspark.server.fields import Fields
 
 

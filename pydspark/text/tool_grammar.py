@@ -45,7 +45,10 @@ def _text(text: str) -> str:
 def _json_rules(rule: str, name: str, tools: Tools) -> list[str]:
     """``{"name": NAME, "arguments": {...}}``"""
     begin = f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": '
-    return [f"{rule}: {_text(begin)} {rule}_arguments {_text('}')}", f"{rule}_arguments: {json_rule(tools.schema(name))}"]
+    return [
+        f"{rule}: {_text(begin)} {rule}_arguments {_text('}')}",
+        f"{rule}_arguments: {json_rule(tools.schema(name))}",
+    ]
 
 
 def _tagged_rules(rule: str, name: str, tools: Tools) -> list[str]:

@@ -407,8 +407,8 @@ void flaws_are_found() {
     for (const trap & trap : traps) {
         const joint  exact = exact_joint(trap.where);
         const double bound = noise_bound(exact);
-        const method wrong = { "wrong",        draft_rule::drawn,   accept_rule::by_block, 3,
-                               trap.n_match > 0 ? 0 : 4, trap.wrong, trap.n_match };
+        const method wrong = { "wrong",    draft_rule::drawn, accept_rule::by_block, 3, trap.n_match > 0 ? 0 : 4,
+                               trap.wrong, trap.n_match };
         const result seen  = measure(trap.where, wrong, exact);
         std::printf("%-36s %-20s distance %.4f, bound %.4f\n", trap.where.name, wrong.name, seen.distance, bound);
         CHECK(seen.distance > bound);

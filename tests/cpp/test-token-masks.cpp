@@ -102,9 +102,9 @@ void ids_behind_the_mask_are_not_allowed() {
 void a_sampler_draws_from_what_is_allowed() {
     const std::vector<float>    logits = { 3, 2, 1, 0, -1, std::numeric_limits<float>::quiet_NaN() };
     const std::vector<uint32_t> words  = { 0b10110 };
-    pds::sampler                sampler({ .temperature = 1, .bias = { { 1, -std::numeric_limits<float>::infinity() } } },
-                                        static_cast<int32_t>(logits.size()), {});
-    const auto &                two = sampler.distribution(logits, words);
+    pds::sampler sampler({ .temperature = 1, .bias = { { 1, -std::numeric_limits<float>::infinity() } } },
+                         static_cast<int32_t>(logits.size()), {});
+    const auto & two = sampler.distribution(logits, words);
     CHECK(two.size() == 2);
     CHECK(two[0].id == 2);
     CHECK(two[1].id == 4);

@@ -85,9 +85,7 @@ def next_distribution(target: Speculating, text: list[int], setting: Settings) -
     changes = {name: setting[name] for name in names if name in setting}
     mask = setting.get("mask")
     before = (PROMPT + text)[-1]
-    masked = (
-        [i for i in range(N_VOCAB) if not mask.allows(len(text), before, i)] if isinstance(mask, RuleMask) else []
-    )
+    masked = [i for i in range(N_VOCAB) if not mask.allows(len(text), before, i)] if isinstance(mask, RuleMask) else []
     row = change_logits(rows[-1], PROMPT + text, banned=(*PADDING, *masked), **changes)
     cuts = {name: setting[name] for name in ("temperature", "top_k", "top_p", "min_p") if name in setting}
     return truncate(row, **cuts)

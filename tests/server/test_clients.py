@@ -82,7 +82,7 @@ def test_openai_tools_and_formats(client: openai.OpenAI) -> None:
     ask = {"model": "any", "messages": ASKED, "max_tokens": 12}
     answer = client.chat.completions.create(**ask, tools=tools, response_format={"type": "text"})
     assert answer.choices[0].message.content
-    with pytest.raises(openai.BadRequestError, match="tool_choice demands a call, but the model's chat template has no"):
+    with pytest.raises(openai.BadRequestError, match="tool_choice demands a call, but the model's"):
         client.chat.completions.create(**ask, tools=tools, tool_choice="required")
 
 
