@@ -186,6 +186,15 @@ void pds_session_set_learnt(pds_session * session, const pds_learnt * learnt, in
     session->session.set_learnt(*learnt, frozen != 0);
 }
 
+int32_t pds_session_set_synthetic(pds_session * session, const float * by_slot, int32_t n, uint64_t seed,
+                                  pds_error * error) {
+    return guard(error, [&] {
+        PDS_REQUIRE(session && n >= 0 && (by_slot || n == 0), PDS_ERR_ARGUMENT,
+                    "pds_session_set_synthetic: a null argument");
+        session->session.set_synthetic({ by_slot, static_cast<size_t>(n) }, seed);
+    });
+}
+
 void pds_session_cancel(pds_session * session) {
     session->session.cancel();
 }

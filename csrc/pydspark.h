@@ -429,6 +429,12 @@ void pds_session_learnt(const pds_session * session, pds_learnt * out);
 // frozen: it is not learnt any further, so that how deep rounds draft depends on the text alone.
 void pds_session_set_learnt(pds_session * session, const pds_learnt * learnt, int32_t frozen);
 
+// From the next request on, drafts are accepted by chance: the draft in slot i with probability by_slot[i] if those
+// before it are, the last of n values also in later slots. What is generated then means nothing. n = 0: no more.
+// For benchmarks.
+int32_t pds_session_set_synthetic(pds_session * session, const float * by_slot, int32_t n, uint64_t seed,
+                                  pds_error * error);
+
 // [cdef end]
 
 #ifdef __cplusplus

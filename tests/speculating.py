@@ -47,7 +47,9 @@ class Speculating:
     """
 
     def __init__(self, target: Path, draft: Path | None = None, **params: object) -> None:
-        settings = ModelParams(**{"n_ctx": 512, "n_threads": 1, "n_threads_batch": 1, **params})
+        # tiny drafters know what they know by their Markov head, whose choice candidates would cut
+        whole = {"draft_candidates": 0}
+        settings = ModelParams(**{"n_ctx": 512, "n_threads": 1, "n_threads_batch": 1, **whole, **params})
         gguf = Gguf(target)
         model = Model(gguf, settings)
         drafter = None if draft is None else Draft(Gguf(draft), model, settings)

@@ -74,7 +74,9 @@ def open_side(text: str, model: Model, options: argparse.Namespace) -> Side:
 
 
 def requests(target: Gguf, options: argparse.Namespace) -> list[Request]:
-    sampling = SamplingParams(temperature=options.temperature, max_tokens=options.tokens, n_draft_max=2**31 - 1)
+    sampling = SamplingParams(
+        temperature=options.temperature, max_tokens=options.tokens, draft_schedule="fixed", n_draft_max=2**31 - 1
+    )
     texts = [json.loads(line)["turns"][0] for line in options.texts.read_text().splitlines()]
     texts = texts[:: max(len(texts) // options.prompts, 1)][: options.prompts]
     metadata = target.metadata()

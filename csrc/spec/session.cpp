@@ -317,6 +317,9 @@ std::span<const drafted_token> session::draft_by_block(int64_t n_max, int64_t n_
     const stage_timer timer(stats_.draft_ms);
     auto              drafts = block_->propose(*pending_, n_draft_max_, progress);
     drafts                   = drafts.first(std::min(drafts.size(), static_cast<size_t>(n_max)));
+    if (synthetic_) {
+        drafts = synthetic_->with_confidence(drafts);
+    }
     stats_.draft_rounds++;
     choice_ = chooser_.choose(drafts);
     if (choice_.n_drafts == n_draft_max_ && n_lookup > n_draft_max_) {
@@ -345,7 +348,9 @@ verdict session::accept(std::span<const drafted_token> drafts) {
     ahead_ = *sampler_;
     sampled_rows  rows(*ahead_, masks_, [this](int32_t row) { return logits_row(row); });
     noted_rows    noted(rows, drafts);
-    const verdict verdict = accept_drafts(accept_rule_, drafts, noted, { seed_, static_cast<uint64_t>(base_ + 1) });
+    const auto    position = static_cast<uint64_t>(base_ + 1);
+    const verdict verdict  = synthetic_ ? synthetic_->judge(drafts, noted, position)
+                                        : accept_drafts(accept_rule_, drafts, noted, { seed_, position });
     labels_.assign(noted.labels().begin(), noted.labels().end());
     return verdict;
 }
@@ -356,7 +361,7 @@ void session::learn(std::span<const drafted_token> drafts, int32_t n_accepted, i
     stats_.depths[drafts.size()]++;
     stats_.reasons[static_cast<size_t>(choice_.reason)]++;
     labels_.resize(std::min({ labels_.size(), drafts.size(), static_cast<size_t>(n_accepted) + 1 }));
-    if (accept_rule_ == accept_rule::coupled) { // shared noise accepts by more than chance
+    if (synthetic_ || accept_rule_ == accept_rule::coupled) { // shared noise accepts by more than chance
         for (size_t i = 0; i < labels_.size(); i++) {
             labels_[i] = static_cast<int32_t>(i) < n_accepted ? 1 : 0;
         }
@@ -444,6 +449,14 @@ void session::end_request() {
     finish_ = PDS_FINISH_LENGTH;
     pending_.reset();
     logits_ = nullptr;
+}
+
+void session::set_synthetic(std::span<const float> by_slot, uint64_t seed) {
+    end_request();
+    synthetic_.reset();
+    if (!by_slot.empty()) {
+        synthetic_.emplace(by_slot, seed);
+    }
 }
 
 void session::cut(int64_t n) {

@@ -6,6 +6,7 @@
 #include "spec/draft-block.h"
 #include "spec/lookup-drafter.h"
 #include "spec/round-draws.h"
+#include "spec/synthetic.h"
 #include "spec/target-sequence.h"
 
 #include <atomic>
@@ -49,7 +50,9 @@ class session {
     pds_learnt        learnt() const { return chooser_.learnt(); }
     void              set_learnt(const pds_learnt & learnt, bool frozen) { chooser_.set_learnt(learnt, frozen); }
     pds_memory_report memory() const { return memory_; }
-    int64_t           n_past() const { return sequence_.n_past(); }
+    // See pds_session_set_synthetic.
+    void    set_synthetic(std::span<const float> by_slot, uint64_t seed);
+    int64_t n_past() const { return sequence_.n_past(); }
 
   private:
     // Milliseconds of a round.
@@ -85,6 +88,7 @@ class session {
     std::optional<draft_block>          block_;
     std::optional<lookup_drafter>       lookup_;
     depth_chooser                       chooser_;
+    std::optional<synthetic_acceptance> synthetic_;
     std::atomic<bool>                   cancelled_ = false;
     pds_memory_report                   memory_    = {};
 

@@ -134,6 +134,20 @@ class Session:
         """
         lib.pds_session_set_learnt(self._handle, learnt_record(learnt), frozen)
 
+    def set_synthetic(self, by_slot: Sequence[float], seed: int = 0) -> None:
+        """Accepts drafts by chance from the next request on. What is generated then means nothing. For benchmarks.
+
+        Args:
+            by_slot: probability of each slot's draft if those before it are accepted, in [0, 1]; the last one also
+                holds for later slots. Empty: no more.
+            seed: of the chance.
+
+        Raises:
+            ArgumentError: a probability is out of range.
+        """
+        error = ffi.new("pds_error *")
+        check(lib.pds_session_set_synthetic(self._handle, list(by_slot), len(by_slot), seed, error), error)
+
     def cancel(self) -> None:
         """From any thread: the ``start`` or ``step`` that is running ends soon with Cancelled."""
         lib.pds_session_cancel(self._handle)

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydspark import hub
 from pydspark._native import Gguf
+from pydspark.bench import contest_command
 from pydspark.bench.machine import facts
 from pydspark.bench.measure import Bench, Plan, Sample, run_round
 from pydspark.bench.report import MEASURED, facts_text, ratio_json, ratio_table, row_json, table
@@ -19,7 +20,7 @@ from pydspark.bench.second_turn import measure_second_turn, second_turn_json, se
 from pydspark.bench.stages import StageBench, stage_json, stage_table
 from pydspark.bench.summary import compare, summarize
 from pydspark.bench.worker import Worker
-from pydspark.demo import demo_model_path
+from pydspark.demo import demo_draft_path, demo_model_path, demo_target
 from pydspark.errors import ArgumentError, PydsparkError
 from pydspark.params import ModelParams, options
 
@@ -53,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
                         help="of batches, tell what each kind of layer and the head take")  # fmt: skip
     parser.add_argument("--second-turn", type=_count, metavar="N",
                         help="how long the second question below N tokens waits for its first token")  # fmt: skip
+    contest_command.add_flags(parser)
     settings = parser.add_argument_group("settings of the model")
     for name, option in options(ModelParams).items():
         if name in _MODEL_FIELDS:
@@ -97,7 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         plan = plan_of(args)
         n_rounds = max(1, args.repetitions)
-        if args.second_turn:
+        if args.compare:
+            text, result = _compared(args)
+        elif args.second_turn:
             found = measure_second_turn(Gguf(plan.path), plan.params, args.second_turn)
             text, result = second_turn_text(found), second_turn_json(found)
         elif args.stages:
@@ -111,6 +115,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(text)
     print(json.dumps(result))
     return 0
+
+
+def _compared(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    params = ModelParams(**{name: getattr(args, name) for name in _MODEL_FIELDS})
+    if args.demo:
+        return contest_command.run(args, demo_target(), demo_draft_path(), params)
+    draft = None if args.model_draft is None else hub.resolve(args.model_draft)
+    return contest_command.run(args, hub.resolve(args.model), draft, params)
 
 
 def _alone(plan: Plan, n_rounds: int) -> tuple[str, dict[str, Any]]:

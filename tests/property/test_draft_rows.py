@@ -25,7 +25,7 @@ Ids = NDArray[np.int64]
 
 
 def open_pair(pair: Pair, **params: object) -> Speculating:
-    return Speculating(pair.target_path, pair.draft_path, **{**F32_CACHES, **params})
+    return Speculating(pair.target_path, pair.draft_path, **{**F32_CACHES, "draft_candidates": 64, **params})
 
 
 def n_rows(pair: Pair) -> int:
