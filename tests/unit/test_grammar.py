@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydspark.errors import ArgumentError
@@ -116,6 +116,7 @@ def test_deep_schemas_end_in_an_error_or_a_mask(prompts: Prompts) -> None:
 # ---- along an answer that is taken back ----
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_a_mask_depends_on_the_text_alone(prompts: Prompts, data: st.DataObject) -> None:
     walked = mask_of(prompts, Grammar.from_json_schema(PERSON))
