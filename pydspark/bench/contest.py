@@ -163,20 +163,14 @@ class Side:
 
     Args:
         setting: how to draft.
-        model: the target.
-        draft: the file of the drafter, or None.
-        params: of the model, for all settings.
-        sampling: likewise.
+        session: nobody else's.
+        sampling: of all settings.
     """
 
-    def __init__(
-        self, setting: Setting, model: Model, draft: Gguf | None, params: ModelParams, sampling: SamplingParams
-    ) -> None:
+    def __init__(self, setting: Setting, session: Session, sampling: SamplingParams) -> None:
         self.setting = setting
-        params = replace(params, **setting.model)
         self.sampling = replace(sampling, **setting.sampling)
-        drafts = draft is not None and self.sampling.n_draft_max != 0
-        self._session = Session(model, params, Draft(draft, model, params) if drafts and draft is not None else None)
+        self._session = session
         self._wall = self._cpu = 0.0
         self._text: list[int] = []
 
@@ -231,7 +225,14 @@ class Contest:
         acceptance: Sequence[float] = (),
     ) -> None:
         model = Model(gguf, params)
-        self.sides = [Side(setting, model, draft, params, sampling) for setting in settings]
+        drafters: dict[ModelParams, Draft] = {}  # settings that load it alike share it
+        self.sides = []
+        for setting in settings:
+            own = replace(params, **setting.model)
+            if draft is not None and setting.sampling.get("n_draft_max") != 0 and own not in drafters:
+                drafters[own] = Draft(draft, model, own)
+            drafter = None if setting.sampling.get("n_draft_max") == 0 else drafters.get(own)
+            self.sides.append(Side(setting, Session(model, own, drafter), sampling))
         for side in self.sides:
             side.accept_by_chance(acceptance)
         self._ends = () if acceptance else tuple(sorted(Prompts(gguf.metadata()).vocab.eog_ids))

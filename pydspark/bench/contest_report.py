@@ -71,14 +71,14 @@ class Report:
             if (some := self.of_category(category))
         ]
         means = [f"{self.ratio_of(name, self.results):.3f}" for name in self.names[1:]]
-        lengths = [f"{self._accept_len(name):.2f}" for name in self.names[1:]]
-        return markdown(
-            head, [*rows, ["geometric mean", str(len(self.results)), *means], ["tokens per round", "", *lengths]]
-        )
+        lengths = [f"{self._by_round(name, 'n_tokens'):.2f}" for name in self.names[1:]]
+        host = [f"{self._by_round(name, 'host_ms'):.3f}" for name in self.names[1:]]
+        rows.append(["geometric mean", str(len(self.results)), *means])
+        return markdown(head, [*rows, ["tokens per round", "", *lengths], ["host ms per round", "", *host]])
 
-    def _accept_len(self, name: str) -> float:
+    def _by_round(self, name: str, value: str) -> float:
         runs = [run for result in self.results for run in result.runs[name]]
-        return sum(run.n_tokens for run in runs) / max(sum(run.n_rounds for run in runs), 1)
+        return float(sum(getattr(run, value) for run in runs) / max(sum(run.n_rounds for run in runs), 1))
 
     def spread(self, name: str) -> float:
         """How far repeats of a question lie apart: the median of their interquartile ranges, as a share."""
