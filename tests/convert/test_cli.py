@@ -75,7 +75,7 @@ def test_quiet_and_verbose(command, folder, target):
         ([], "no drafter folder given"),
         (["x"], "--target is missing"),
         (["x", "--target"], "expected one argument"),
-        (["x", "--target", "t", "--outtype", "q4_0"], "invalid choice: 'q4_0'"),
+        (["x", "--target", "t", "--outtype", "q5_1"], "invalid choice: 'q5_1'"),
         (["x", "--target", "t", "--layout", "both"], "invalid choice: 'both'"),
         (["x", "--target", "t", "--outfle", "a"], "unknown argument --outfle: did you mean --outfile?"),
         (["x", "--target", "t", "--zzz=1"], "unknown argument --zzz: see --help"),

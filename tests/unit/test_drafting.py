@@ -16,7 +16,7 @@ def drafting(spec_type: str = "auto", has_markov_head: bool = True, has_confiden
     info = DraftInfo(
         n_layer=2, n_embd=64, block_size=8, n_slots=8, mask_token_id=1, anchor_first=True,
         has_markov_head=has_markov_head, has_confidence=has_confidence, borrows_embedding=True, borrows_head=True,
-        target_layers=(0, 2), n_bytes=1000,
+        n_short_list=0, target_layers=(0, 2), n_bytes=1000,
     )  # fmt: skip
     return Drafting(info, "d.gguf", spec_type)
 

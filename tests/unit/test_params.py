@@ -214,7 +214,7 @@ def test_keywords_that_ask_for_nothing_are_accepted() -> None:
     assert sample(0.5, mirostat_mode=0, grammar=None) == 0.5
 
 
-@pytest.mark.parametrize("given", [{"mirostat_mode": 2}, {"grammar": "root ::= x"}])
+@pytest.mark.parametrize("given", [{"mirostat_mode": 2}])
 def test_keywords_that_ask_for_something_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError, match=next(iter(given))):
         sample(**given)
