@@ -180,10 +180,12 @@ class Engine:
         params: ChatParams | None = None,
         grammar: Grammar | None = None,
         tool_choice: object = None,
+        parallel_tool_calls: bool = True,
     ) -> ChatPrompt:
         """The prompt for a chat, with boundaries where the model has a use for them; see ``Prompts.chat``."""
         needs_boundaries = self.memory is not None and self.memory.checkpoint_bytes > 0
-        return self.prompts.chat(messages, tools, params, needs_boundaries, grammar, tool_choice)
+        demand = {"tool_choice": tool_choice, "parallel_tool_calls": parallel_tool_calls}
+        return self.prompts.chat(messages, tools, params, needs_boundaries, grammar, **demand)
 
     def chat_events(
         self,

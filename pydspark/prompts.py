@@ -118,6 +118,7 @@ class Prompts:
         with_boundaries: bool = False,
         grammar: Grammar | None = None,
         tool_choice: object = None,
+        parallel_tool_calls: bool = True,
     ) -> ChatPrompt:
         """The prompt for a chat. Control tokens come from the template alone, never from the text of a message.
 
@@ -128,6 +129,7 @@ class Prompts:
             with_boundaries: find them. Takes rendering the chat a few times more.
             grammar: of the answer, behind its reasoning.
             tool_choice: which tools must be called; see ``structured.chosen_tools``.
+            parallel_tool_calls: an answer that must call tools may hold more than one call.
 
         Raises:
             ArgumentError: messages, tools or a grammar that the template or pydspark cannot take, or a model without a
@@ -141,7 +143,7 @@ class Prompts:
         def render(messages: Sequence[Mapping[str, object]]) -> str:
             return self._render(messages, protected_tools, variables)
 
-        grammar = self._chat_grammar(grammar, callable_tools, tool_choice)
+        grammar = self._chat_grammar(grammar, callable_tools, tool_choice, parallel_tool_calls)
         rendered = render(chat)
         in_reasoning, finds_reasoning = rendered.rstrip().endswith(THINK), END_THINK in self._template.source
         ends = stable_boundaries(render, chat) if with_boundaries else []
@@ -156,7 +158,9 @@ class Prompts:
             mask=self.mask(grammar, in_reasoning, finds_reasoning),
         )
 
-    def _chat_grammar(self, grammar: Grammar | None, tools: Tools | None, tool_choice: object) -> Grammar | None:
+    def _chat_grammar(
+        self, grammar: Grammar | None, tools: Tools | None, tool_choice: object, in_parallel: bool
+    ) -> Grammar | None:
         names = chosen_tools(tools, tool_choice)
         if grammar is not None and tools is not None:
             raise ArgumentError(
@@ -165,7 +169,7 @@ class Prompts:
             )
         if tools is None or names is None:
             return grammar
-        return tool_grammar(tools, names, self._template.source)
+        return tool_grammar(tools, names, self._template.source, in_parallel)
 
     def mask(
         self, grammar: Grammar | None, in_reasoning: bool = False, finds_reasoning: bool = False

@@ -115,6 +115,7 @@ def chat_fields(fields: Fields) -> Fields:
     values = {name: fields[name] for name in fields if name not in own}
     if (choice := fields.object("tool_choice")) is not None:
         values["tool_choice"] = _tool_choice(choice)
+        values["parallel_tool_calls"] = not choice.flag("disable_parallel_tool_use")
     stop = fields.array("stop_sequences")
     if stop is not None:
         if not all(isinstance(text, str) and text for text in stop):

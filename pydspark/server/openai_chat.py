@@ -22,9 +22,10 @@ from pydspark.server.sampling_fields import top_logprobs
 from pydspark.server.service import FINGERPRINT, Service
 
 KNOWN = frozenset({
-    "messages", "tools", "tool_choice", "stream", "stream_options", "logprobs", "top_logprobs", "cache_prompt",
-    "timings_per_token", "return_progress", "return_tokens", "plain_speed", "chat_template_kwargs", "enable_thinking",
-    "reasoning_format", "reasoning_effort", "add_generation_prompt", "sse_ping_interval", "speculative", *FORM,
+    "messages", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options", "logprobs", "top_logprobs",
+    "cache_prompt", "timings_per_token", "return_progress", "return_tokens", "plain_speed", "chat_template_kwargs",
+    "enable_thinking", "reasoning_format", "reasoning_effort", "add_generation_prompt", "sse_ping_interval",
+    "speculative", *FORM,
 })  # fmt: skip
 
 

@@ -82,6 +82,7 @@ _CHAT: Mapping[str, Schema] = {
     "messages": _MESSAGES,
     "tools": {"type": "array", "items": _ANY_OBJECT},
     "tool_choice": {"anyOf": [{"enum": ["auto", "none", "required"]}, _ANY_OBJECT]},
+    "parallel_tool_calls": {**_FLAG, "description": "a demanded call may be several; true if not said"},
     "chat_template_kwargs": _ANY_OBJECT,
     "enable_thinking": _FLAG,
     "reasoning_format": {"enum": ["auto", "deepseek", "none"]},
@@ -173,7 +174,10 @@ def document() -> dict[str, Any]:
         "top_k": sampling["top_k"],
         "stop_sequences": {"type": "array", "items": {**_TEXT, "minLength": 1}},
         "tools": {"type": "array", "items": _ANY_OBJECT},
-        "tool_choice": {"type": "object", "properties": {"type": {"enum": ["auto", "none", "any", "tool"]}}},
+        "tool_choice": {
+            "type": "object",
+            "properties": {"type": {"enum": ["auto", "none", "any", "tool"]}, "disable_parallel_tool_use": _FLAG},
+        },
         **_STREAMED,
     }
     responses = {
@@ -184,6 +188,7 @@ def document() -> dict[str, Any]:
         "top_p": sampling["top_p"],
         "tools": {"type": "array", "items": _ANY_OBJECT},
         "tool_choice": _CHAT["tool_choice"],
+        "parallel_tool_calls": _CHAT["parallel_tool_calls"],
         "text": {"type": "object", "properties": {"format": _FORM["response_format"]}},
         **_STREAMED,
     }

@@ -17,9 +17,10 @@ from pydspark.server.responses_input import chat_fields, messages_of, tools_of
 from pydspark.server.service import Service
 
 KNOWN = frozenset({
-    "input", "instructions", "max_output_tokens", "tools", "tool_choice", "stream", "text", "reasoning", "include",
-    "background", "previous_response_id", "conversation", "truncation", "max_tool_calls", "top_logprobs",
-    "cache_prompt", "chat_template_kwargs", "enable_thinking", "plain_speed", "sse_ping_interval", "speculative",
+    "input", "instructions", "max_output_tokens", "tools", "tool_choice", "parallel_tool_calls", "stream", "text",
+    "reasoning", "include", "background", "previous_response_id", "conversation", "truncation", "max_tool_calls",
+    "top_logprobs", "cache_prompt", "chat_template_kwargs", "enable_thinking", "plain_speed", "sse_ping_interval",
+    "speculative",
 })  # fmt: skip
 
 
@@ -70,7 +71,7 @@ class ResponsesRoutes:
             "max_output_tokens": ask.params.max_tokens,
             "metadata": {} if metadata is None else {name: metadata[name] for name in metadata},
             "model": self._service.name,
-            "parallel_tool_calls": True,
+            "parallel_tool_calls": fields.flag("parallel_tool_calls", True),
             "previous_response_id": None,
             "reasoning": fields.get("reasoning", {"effort": None, "summary": None}),
             "store": False,

@@ -45,7 +45,7 @@ UNSUPPORTED: dict[str, tuple[Sequence[Any], str]] = {
 _WITHOUT_EFFECT = frozenset({
     "model", "messages", "prompt", "input", "stream", "stream_options", "user", "metadata", "store", "service_tier",
     "safety_identifier", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "verbosity",
-    "prediction", "moderation", "parallel_tool_calls", "id_slot", "samplers", "mirostat_tau", "mirostat_eta",
+    "prediction", "moderation", "id_slot", "samplers", "mirostat_tau", "mirostat_eta",
     "dynatemp_exponent", "xtc_threshold", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
     "dry_sequence_breakers", "n_keep", "n_discard", "n_indent", "min_keep", "t_max_predict_ms", "penalize_nl",
     "return_tokens", "post_sampling_probs",

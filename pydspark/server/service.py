@@ -107,7 +107,9 @@ class Service:
         """The prompt for a chat, with what its answer must look like."""
         choice = fields.get("tool_choice")
         called, choice = (None, None) if choice == "none" else (tools, choice)
-        return self.engine.chat_prompt(messages, called, chat_params(fields, self.chat), form_of(fields), choice)
+        in_parallel = fields.flag("parallel_tool_calls", True)
+        params = chat_params(fields, self.chat)
+        return self.engine.chat_prompt(messages, called, params, form_of(fields), choice, in_parallel)
 
     def text_prompt(self, fields: Fields, tokens: list[int]) -> ChatPrompt:
         """The prompt for a text, likewise."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from pydspark.text.vocab import CONTROL_TYPES
 # Room for indentation, and an end to it: a small model may go on writing blanks for ever.
 _JSON_BLANKS = r"[ \n\r\t]{0,24}"
 _ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|.)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Grammar:
         """
         if not isinstance(grammar, str):
             raise ArgumentError(f"grammar must be a text, not {type(grammar).__name__}")
-        return Grammar(LLMatcher.grammar_from_lark(_lark(grammar)))
+        return lark_grammar(_lark(grammar))
 
     @staticmethod
     def from_file(file: str | os.PathLike[str], verbose: bool = True) -> Grammar:
@@ -56,7 +58,7 @@ class Grammar:
     @staticmethod
     def from_json_schema(json_schema: str | Mapping[str, Any], verbose: bool = True) -> Grammar:
         """JSON that a schema allows. Parts of schemas that cannot be kept are an error when the grammar is used."""
-        return Grammar(LLMatcher.grammar_from_lark(f"start: {json_rule(_schema(json_schema))}"))
+        return lark_grammar(f"start: {json_rule(_schema(json_schema))}")
 
     @staticmethod
     def from_json_object() -> Grammar:
@@ -66,19 +68,39 @@ class Grammar:
     @staticmethod
     def from_regex(pattern: str) -> Grammar:
         """Texts that a regular expression matches as a whole."""
-        return Grammar(LLMatcher.grammar_from_regex(pattern))
+        return Grammar(LLMatcher.grammar_from_regex(_unicode(pattern)))
+
+
+def lark_grammar(rules: str, name: str = "grammar") -> Grammar:
+    """A grammar in Lark's form.
+
+    Raises:
+        ArgumentError: its text is not Unicode.
+    """
+    return Grammar(LLMatcher.grammar_from_lark(_unicode(rules)), name)
 
 
 def json_rule(schema: Mapping[str, Any]) -> str:
     """The part of a rule, in Lark's form, that stands for JSON of a schema."""
     blanks = {"whitespace_flexible": True, "whitespace_pattern": _JSON_BLANKS}
-    return "%json " + json.dumps({**schema, "x-guidance": blanks})
+    try:
+        return "%json " + json.dumps({**schema, "x-guidance": blanks}, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentError(f"a schema cannot be written as JSON: {error}") from error
+
+
+def _unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"a grammar must be Unicode text: {error}") from error
+    return text
 
 
 def _schema(given: str | Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         schema = json.loads(given) if isinstance(given, str) else given
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArgumentError(f"json_schema is no JSON: {error}") from error
     if not isinstance(schema, Mapping):
         raise ArgumentError(f"json_schema must be an object, not {type(schema).__name__}")
@@ -89,9 +111,22 @@ def _lark(grammar: str) -> str:
     if "::=" not in grammar:
         return grammar
     try:
-        return gbnf_to_lark.gbnf_to_lark(grammar)
+        return gbnf_to_lark.gbnf_to_lark(_ESCAPE.sub(_plain, grammar))
     except Exception as error:  # its parser raises what it likes
         raise ArgumentError(f"grammar cannot be read: {error}") from error
+
+
+def _plain(escape: re.Match[str]) -> str:
+    """The character of an escape, which the library reads for ASCII alone; others need no escape."""
+    digits = next(filter(None, escape.groups()), None)
+    if digits is None:
+        return escape[0]
+    code = int(digits, 16)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    if code > 0x10FFFF:
+        raise ArgumentError(f"grammar cannot be read: {escape[0]} is no character")
+    return chr(code)
 
 
 class GrammarTokenizer:
@@ -120,8 +155,11 @@ class GrammarTokenizer:
             ArgumentError: the grammar is wrong, or asks for something that cannot be kept.
         """
         matcher = LLMatcher(self._matched, grammar.source, log_level=0)
+        mask = b"" if matcher.is_error() else matcher.compute_bitmask()  # some rules fail only when they are used
         if matcher.is_error():
             raise ArgumentError(f"{grammar.name} cannot be kept: {_shown(matcher.get_error())}")
+        if not any(mask):
+            raise ArgumentError(f"{grammar.name} cannot be kept: no token of the model can begin such an answer")
         return matcher
 
 

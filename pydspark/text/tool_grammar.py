@@ -6,35 +6,34 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llguidance import LLMatcher
-
 from pydspark.errors import ArgumentError
 from pydspark.text.chat_parser import CALL, END_CALL, END_FUNCTION, END_PARAMETER, FUNCTION, PARAMETER
-from pydspark.text.grammar import Grammar, json_rule
+from pydspark.text.grammar import Grammar, json_rule, lark_grammar
 from pydspark.text.tool_arguments import Tools
 
 _DEFINITIONS = ("$defs", "definitions")
 
 
-def tool_grammar(tools: Tools, names: Sequence[str], template: str) -> Grammar:
-    """One call or more of some tools and nothing else.
+def tool_grammar(tools: Tools, names: Sequence[str], template: str, in_parallel: bool = True) -> Grammar:
+    """Calls of some tools and nothing else.
 
     Args:
         tools: what the model was told it can call.
         names: of those that it may call now.
         template: the model's chat template, which shows the form of a call.
+        in_parallel: there may be more than one.
 
     Raises:
         ArgumentError: the template has no form of a call that pydspark knows.
     """
     if CALL not in template:
         raise ArgumentError(f"tool_choice demands a call, but the model's chat template has no {CALL}")
-    lines = ["start: call (BLANKS call)*", r"BLANKS: /[ \n]{0,2}/"]
+    lines = ["start: call (BLANKS call)*", r"BLANKS: /[ \n]{0,2}/"] if in_parallel else ["start: call"]
     calls = [f"call_{i}" for i in range(len(names))]
     lines.append(f"call: {_text(CALL + chr(10))} ({' | '.join(calls)}) {_text(chr(10) + END_CALL)}")
     for rule, name in zip(calls, names, strict=True):
         lines += _tagged_rules(rule, name, tools) if FUNCTION in template else _json_rules(rule, name, tools)
-    return Grammar(LLMatcher.grammar_from_lark("\n".join(lines)), name="tools")
+    return lark_grammar("\n".join(lines), name="tools")
 
 
 def _text(text: str) -> str:

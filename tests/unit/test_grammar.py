@@ -26,6 +26,9 @@ PERSON: Mapping[str, Any] = {
     "required": ["name", "age"],
     "additionalProperties": False,
 }
+NESTED: dict[str, Any] = {}
+for _ in range(10_000):
+    NESTED = {"items": NESTED}
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +65,11 @@ def follows(prompts: Prompts, mask: GrammarMask, text: str) -> bool:
         (Grammar.from_regex("[a-c]+[0-9]{2}"), ["abc12", "a00"], ["abc1", "abcd12", "12"]),
         (Grammar.from_string('root ::= "yes" | "no"\n'), ["yes", "no"], ["maybe", "yesno", ""]),
         (Grammar.from_string('start: "- " /[a-z]+/ ("\\n" start)?'), ["- a", "- a\n- b"], ["- ", "a"]),
+        (
+            Grammar.from_string(r'root ::= "\u00e9\x41\u0042\\u" [\U0001F600\u00ea-\u00ef]'),
+            ["éAB\\uï", "éAB\\u😀"],
+            ["éAB\\uð"],
+        ),
     ],
 )
 def test_what_grammars_allow(prompts: Prompts, grammar: Grammar, right: list[str], wrong: list[str]) -> None:
@@ -89,6 +97,8 @@ def test_grammar_files(prompts: Prompts, tmp_path: Path) -> None:
         {"type": "string", "pattern": "(["},
         {"if": {"type": "string"}, "then": {"minLength": 3}},
         {"type": "array", "items": {"type": "integer"}, "uniqueItems": True},
+        {"$ref": "#"},
+        {"enum": ["\ud800"]},
     ],
 )
 def test_schemas_that_cannot_be_kept_are_refused(prompts: Prompts, schema: Mapping[str, Any]) -> None:
@@ -101,6 +111,13 @@ def test_schemas_that_cannot_be_kept_are_refused(prompts: Prompts, schema: Mappi
 def test_grammars_that_are_wrong_are_refused(prompts: Prompts, text: str) -> None:
     with pytest.raises(ArgumentError, match=r"^grammar cannot be (kept|read): "):
         prompts.mask(answer_grammar(text))
+
+
+def test_a_grammar_that_allows_nothing_is_refused(prompts: Prompts) -> None:
+    with pytest.raises(ArgumentError, match="^grammar cannot be kept: "):
+        prompts.mask(answer_grammar('start: "a" & "b"\n'))
+    with pytest.raises(ArgumentError, match="^grammar cannot be kept: "):
+        prompts.mask(Grammar.from_regex("[^\\s\\S]"))
 
 
 def test_deep_schemas_end_in_an_error_or_a_mask(prompts: Prompts) -> None:
@@ -190,6 +207,12 @@ def test_forms_of_answers() -> None:
         ({"response_format": "json"}, "response_format must be an object"),
         ({"json_schema": "{"}, "json_schema is no JSON"),
         ({"json_schema": "5"}, "json_schema must be an object"),
+        ({"json_schema": '{"items":' * 100_000}, "json_schema is no JSON"),
+        ({"json_schema": {"enum": [{1}]}}, "a schema cannot be written as JSON"),
+        ({"json_schema": {"minimum": float("nan")}}, "a schema cannot be written as JSON"),
+        ({"response_format": {"type": "json_object", "schema": NESTED}}, "a schema cannot be written as JSON"),
+        ({"grammar": 'start: "\ud800"'}, "a grammar must be Unicode text"),
+        ({"grammar": 'root ::= "\\UFFFFFFFF"'}, "is no character"),
         ({"grammar": 5}, "grammar must be a LlamaGrammar or a text"),
         ({"grammar": "x", "json_schema": {}}, "grammar and json_schema both say"),
     ],

@@ -132,6 +132,13 @@ def test_one_tool_alone_may_be_called(prompts: Prompts) -> None:
     assert not follows(prompts, prompts.mask(tool_grammar(TOOLS, ["now"], TAGGED)), CALL)
 
 
+@pytest.mark.parametrize("template", [TAGGED, JSON])
+def test_one_call_alone_may_be_made(prompts: Prompts, template: str) -> None:
+    call = NOW if template == TAGGED else '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+    for text, in_parallel, wanted in ((call, False, True), (call + call, False, False), (call + call, True, True)):
+        assert follows(prompts, prompts.mask(tool_grammar(TOOLS, ["now"], template, in_parallel)), text) is wanted
+
+
 def test_chats_demand_calls(prompts: Prompts) -> None:
     tools = [{"type": "function", "function": {"name": "now"}}]
     prompt = prompts.chat(HELLO, tools, tool_choice="required")
@@ -139,6 +146,8 @@ def test_chats_demand_calls(prompts: Prompts) -> None:
     assert follows(prompts, prompt.mask, f"I call it.\n</think>{NOW}")
     assert not follows(prompts, prompts.chat(HELLO, tools, tool_choice="required").mask, "No.\n</think>Hello.")
     assert prompts.chat(HELLO, tools, tool_choice="auto").mask is None
+    single = prompts.chat(HELLO, tools, tool_choice="required", parallel_tool_calls=False).mask
+    assert not follows(prompts, single, f"Twice.\n</think>{NOW}{NOW}")
     with pytest.raises(ArgumentError, match="tool_choice demands a call, but the request has no tools"):
         prompts.chat(HELLO, tool_choice="required")
 
@@ -150,3 +159,5 @@ def test_templates_without_calls_and_wrong_schemas_are_refused(prompts: Prompts)
     wrong = Tools([{"name": "f", "parameters": schema}])
     with pytest.raises(ArgumentError, match=r"^tools cannot be kept"):
         prompts.mask(tool_grammar(wrong, ["f"], TAGGED))
+    with pytest.raises(ArgumentError, match="must be Unicode text"):
+        tool_grammar(Tools([{"name": "\ud800"}]), ["\ud800"], TAGGED)
