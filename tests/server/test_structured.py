@@ -78,6 +78,22 @@ def test_messages_and_responses_call(serving: Serving) -> None:
     check(first["name"], json.loads(first["arguments"]), {"get_weather"})
 
 
+def test_a_demanded_call_may_be_one_alone(serving: Serving) -> None:
+    alone = {**ASK, "messages": HELLO, "tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False}
+    for seed in range(2):
+        answer = serving.ok("/v1/chat/completions", {**alone, "seed": seed})["choices"][0]
+        assert answer["finish_reason"] == "tool_calls" and len(answer["message"]["tool_calls"]) == 1
+    tools = [{"name": f["name"], "input_schema": f["parameters"]} for f in FUNCTIONS]
+    choice = {"type": "any", "disable_parallel_tool_use": True}
+    answer = serving.ok("/v1/messages", {**ASK, "messages": HELLO, "tools": tools, "tool_choice": choice})
+    assert answer["stop_reason"] == "tool_use" and [block["type"] for block in answer["content"]] == ["tool_use"]
+    body = {"chat_template_kwargs": {"enable_thinking": False}, "max_output_tokens": 400, "input": "hello"}
+    tools = [{"type": "function", **function} for function in FUNCTIONS]
+    more = {"tools": tools, "tool_choice": "required", "parallel_tool_calls": False}
+    answer = serving.ok("/v1/responses", {**body, **more})
+    assert [item["type"] for item in answer["output"]] == ["function_call"] and not answer["parallel_tool_calls"]
+
+
 def pet(text: str) -> None:
     assert json.loads(text)["pet"] in ("cat", "dog")
 
@@ -111,8 +127,21 @@ def test_streams_have_the_form(serving: Serving) -> None:
     pet("".join(chunk["delta"].get("content") or "" for chunk in chunks))
 
 
-def test_a_schema_that_cannot_be_kept_is_refused_before_anything_is_sent(serving: Serving) -> None:
-    wrong = {"type": "object", "properties": {"a": {"not": {}}}}
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"type": "object", "properties": {"a": {"not": {}}}},
+        {"$ref": "#"},
+        {"$ref": "https://example.com/schema"},
+        {"$ref": "file:///etc/passwd"},
+        {"type": "string", "pattern": "(["},
+        {"type": "string", "pattern": "(?=a)b"},
+        {"allOf": [{"anyOf": [{"properties": {f"{i}{j}": {"type": "integer"}}} for j in range(4)]} for i in range(8)]},
+    ],
+)
+def test_a_schema_that_cannot_be_kept_is_refused_before_anything_is_sent(
+    serving: Serving, wrong: dict[str, Any]
+) -> None:
     for path, body in (
         ("/v1/chat/completions", {"messages": HELLO, "response_format": {"type": "json_object", "schema": wrong}}),
         ("/v1/completions", {"prompt": "x", "json_schema": wrong}),
@@ -122,3 +151,11 @@ def test_a_schema_that_cannot_be_kept_is_refused_before_anything_is_sent(serving
         response = serving.post(path, {**body, "stream": True})
         assert response.status_code == 400
         assert "cannot be kept" in response.json()["error"]["message"]
+
+
+def test_texts_that_are_no_grammar_are_refused(serving: Serving) -> None:
+    for grammar in ("root ::= root", "start: /(/", "root ::= " + "(" * 20_000):
+        response = serving.post("/completion", {"prompt": "x", "grammar": grammar, "stream": True})
+        assert response.status_code == 400, grammar[:40]
+        assert "grammar" in response.json()["error"]["message"]
+    assert serving.ok("/completion", {"prompt": "x", "grammar": 'root ::= "yes"\n'})["content"] == "yes"
