@@ -184,8 +184,7 @@ class Engine:
     ) -> ChatPrompt:
         """The prompt for a chat, with boundaries where the model has a use for them; see ``Prompts.chat``."""
         needs_boundaries = self.memory is not None and self.memory.checkpoint_bytes > 0
-        demand = {"tool_choice": tool_choice, "parallel_tool_calls": parallel_tool_calls}
-        return self.prompts.chat(messages, tools, params, needs_boundaries, grammar, **demand)
+        return self.prompts.chat(messages, tools, params, needs_boundaries, grammar, tool_choice, parallel_tool_calls)
 
     def chat_events(
         self,
