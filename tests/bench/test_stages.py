@@ -37,7 +37,7 @@ def test_every_kind_of_layer_has_its_time(capsys: pytest.CaptureFixture[str], na
         for time in row["stages"].values():
             assert 0 < time["best_ms"] <= time["median_ms"]
             assert time["read_bytes"] > 0 and time["read_ms"] > 0
-            assert 0 < time["compute_ms"] <= time["best_ms"]
+            assert 0 < time["compute_ms"] <= time["best_ms"] * (1 + 1e-9)  # rounding
     assert all(kind in text for kind in kinds)
 
 
