@@ -362,8 +362,8 @@ const method methods[] = {
     { "coupled", draft_rule::coupled, accept_rule::coupled },
     { "copied, by token", draft_rule::drawn, accept_rule::by_token, 0, 0, flaw::none, 1 },
     { "copied, by block", draft_rule::drawn, accept_rule::by_block, 0, 0, flaw::none, 1 },
-    { "with copies, by token", draft_rule::drawn, accept_rule::by_token, 2, 4, flaw::none, 2 },
-    { "with copies, by block", draft_rule::drawn, accept_rule::by_block, 2, 4, flaw::none, 2 },
+    { "with copies, by token", draft_rule::drawn, accept_rule::by_token, 2, 0, flaw::none, 2 },
+    { "with copies, by block", draft_rule::drawn, accept_rule::by_block, 2, 0, flaw::none, 2 },
 };
 
 void texts_have_the_distribution_of_the_target() {
